@@ -1,0 +1,168 @@
+"""A method bound to a network and a solver: init, fresh, message, local, step, personal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedskew import keys, tree
+from fedskew.errors import ConfigError, unknown
+from fedskew.local import Differentiate, autograd, train
+from fedskew.method import Kit, Method
+from fedskew.part import Part
+from fedskew.phase import Context, Phase
+from fedskew.step import SGD
+from fedskew.tree import State, Tree
+from fedskew.values import Client, Cohort, Model, Reply, Run, View
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Everything a round needs; no engine knows the method, no method knows the engine."""
+
+    method: Method
+    model: Model
+    solver: SGD = SGD()
+    population: int = 1
+    seed: int = 0
+    keep_trained: bool = True  # personal evaluation needs every client's last model
+    dtype: torch.dtype = torch.float32
+
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Names that are averaged."""
+        return self.method.share.names(self.model)
+
+    @cached_property
+    def private(self) -> tuple[str, ...]:
+        """Names that stay with the client."""
+        averaged = frozenset(self.shared)
+        return tuple(name for name in self.model.names if name not in averaged)
+
+    @cached_property
+    def initial(self) -> Tree:
+        """The common initial network."""
+        return tree.cast(self.model.init(keys.integer("model", self.seed)), self.dtype)
+
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        """The local round as data."""
+        return self.method.schedule.phases(self._kit(round))
+
+    def _kit(self, round: int) -> Kit:
+        return Kit(self.model, self.method, self.shared, self.solver.at(round))
+
+    def init(self) -> State:
+        """The server before the first round."""
+        shared = tree.pick(self.initial, self.shared)
+        moved = {name: value for name, value in shared.items() if name not in self.model.buffers}
+        states = {part.name: part.server_state(moved, self.population) for part in self.method.parts}
+        return {"shared": shared, **{name: state for name, state in states.items() if state}}
+
+    def fresh(self, client: int) -> State:
+        """What a client remembers before its first round."""
+        state: State = {"private": tree.pick(self.initial, self.private)}
+        for part in self.method.parts:
+            own = part.client_state(self.model, self.initial, keys.integer("client", self.seed, client))
+            if own:
+                state[part.name] = tree.cast(own, self.dtype)
+        return state
+
+    def message(self, server: State, round: int) -> State:
+        """What every participant receives."""
+        sent = {part.name: part.broadcast(server.get(part.name, {})) for part in self.method.parts}
+        clock = {"round": torch.tensor(round)}
+        return {"shared": server["shared"], "clock": clock, **{n: t for n, t in sent.items() if t}}
+
+    @torch.no_grad()
+    def local(
+        self, message: State, kept: State, data: Client, differentiate: Differentiate = autograd
+    ) -> tuple[Reply, State]:
+        """A client's whole round as one pure function."""
+        round = int(message["clock"]["round"])
+        kit = self._kit(round)
+        received = {**self.method.share.take(message["shared"], data), **kept["private"]}
+        work = dict(received)
+        for part in self.method.parts:
+            if part.name in kept:
+                work.update(tree.prefix(part.start(kept[part.name], received), part.name))
+        context = Context(received, message, data, round, kit.solver.lr)
+        run = train(
+            self.method.schedule.phases(kit),
+            work,
+            self.model.names,
+            context,
+            lambda new, old: self.method.share.hold(new, old, data),
+            differentiate,
+        )
+        extra, state = self._finish(run, kit, context)
+        state["private"] = tree.pick(run.end, self.private)
+        if self.keep_trained:
+            state["trained"] = tree.pick(run.end, self.shared)
+        samples = data.counts.sum().to(run.loss.dtype)
+        uploaded = tree.pick(run.emitted, self.shared)
+        return Reply(uploaded, extra, samples, run.steps, run.effective_steps, run.loss), state
+
+    def _finish(self, run: Run, kit: Kit, context: Context) -> tuple[State, State]:
+        extra, state = State(), State()
+        for part in self.method.parts:
+            upload, keep = part.finish(run, kit.view(part, run.end, context))
+            if upload:
+                extra[part.name] = upload
+            if keep:
+                state[part.name] = keep
+        return extra, state
+
+    @torch.no_grad()
+    def step(self, server: State, replies: Reply, cohort: Cohort) -> State:
+        """The server after the round."""
+        aggregate, rule = self.method.aggregate, self.method.server
+        old = server["shared"]
+        state = server.get(aggregate.name, {})
+        combined, state = aggregate.combine(old, replies, cohort, state)
+        new = {**server, aggregate.name: state}
+        moving = [name for name in self.shared if name not in self.model.buffers]
+        params, state = rule.update(tree.pick(old, moving), tree.pick(combined, moving), server.get(rule.name, {}))
+        new |= {"shared": {**combined, **params}, rule.name: state}
+        for part in self.method.parts:
+            if part.name in replies.extra and part not in (aggregate, rule):
+                new[part.name] = part.absorb(server.get(part.name, {}), replies.extra[part.name], cohort)
+        return {name: entries for name, entries in new.items() if entries or name == "shared"}
+
+    def overall(self, server: State) -> Tree:
+        """The server's network; private entries as they were at the start."""
+        return {**self.initial, **server["shared"]}
+
+    def personal(self, server: State, kept: State | None, data: Client, name: str | None = None) -> Tree:
+        """A named model of a client as a tree of the network; one that never took part has the server's."""
+        wanted = name or self.method.personal
+        if kept is None or wanted == "global":
+            return {**self.overall(server), **(kept or {}).get("private", {})}
+        models = self.models(server, kept, data)
+        if wanted not in models:
+            raise ConfigError(unknown("personal model", wanted, [*models, "global"]))
+        return models[wanted]
+
+    def models(self, server: State, kept: State, data: Client) -> dict[str, Tree]:
+        """All named models of a client that has taken part."""
+        found: dict[str, Tree] = {}
+        params = {**self.overall(server), **kept["private"]}
+        if "trained" in kept:
+            params = {**params, **self.method.share.put(server["shared"], kept["trained"], data)}
+            found["trained"] = params
+        for part in self.method.parts:
+            own = kept.get(part.name, {})
+            view = View(self.model, params, self.overall(server), {}, own, data, 0, self.solver.lr)
+            found.update(part.models(view))
+        return found
+
+    def part(self, name: str) -> Part:
+        """The part of this name."""
+        return next(part for part in self.method.parts if part.name == name)
+
+    def predict(self, params: Tree, x: Tensor, batch: int = 1000) -> Tensor:
+        """Logits of many examples, in evaluation mode."""
+        with torch.no_grad():
+            return torch.cat([self.model.forward(params, piece, False).logits for piece in x.split(batch)])

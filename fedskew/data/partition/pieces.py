@@ -1,0 +1,112 @@
+"""Schemes that hand out pieces of the training set; the test is cut like the counts that came out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from fedskew.data.partition import dealing
+from fedskew.data.partition.base import Partition, Samples, Scheme, enough_classes, whole
+from fedskew.data.partition.dealing import NOBODY, Indices, Mask
+from fedskew.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class IID(Scheme):
+    """Random parts of near-equal size."""
+
+    clients: int
+
+    def __post_init__(self) -> None:
+        whole("clients", self.clients, 1)
+
+    def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        n = len(train.labels)
+        owner = np.empty(n, dtype=np.int64)
+        owner[random.permutation(n)] = np.arange(n) * self.clients // n
+        return _with_matched_test(train, test, owner, self.clients, random)
+
+
+@dataclass(frozen=True)
+class Shards(Scheme):
+    """The samples sorted by label and cut in equal shards, alpha for each client (McMahan et al., 2017).
+
+    The remainder is dropped. With `distinct` a client gets alpha different labels (NIID-Bench, "#label").
+    """
+
+    alpha: int
+    clients: int
+    distinct: bool = False
+
+    def __post_init__(self) -> None:
+        whole("alpha", self.alpha, 1)
+        whole("clients", self.clients, 1)
+
+    def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        owner = self._labels(train, random) if self.distinct else self._shards(train, random)
+        return _with_matched_test(train, test, owner, self.clients, random)
+
+    def _shards(self, train: Samples, random: Generator) -> Indices:
+        shards = self.clients * self.alpha
+        size = len(train.labels) // shards
+        if size == 0:
+            raise ConfigError(
+                f"{self.clients} clients x {self.alpha} shards = {shards} shards, "
+                f"but there are only {len(train.labels)} samples; use fewer clients or a smaller alpha"
+            )
+        owner = np.full(len(train.labels), NOBODY, dtype=np.int64)
+        taker = random.permutation(shards) // self.alpha
+        owner[np.argsort(train.labels, kind="stable")[: shards * size]] = np.repeat(taker, size)
+        return owner
+
+    def _labels(self, train: Samples, random: Generator) -> Indices:
+        classes = len(train.totals)
+        enough_classes(classes, self.alpha)
+        keys = random.random((self.clients, classes))
+        rows = np.arange(self.clients)
+        keys[
+            rows, rows % classes
+        ] = -1  # in turn, so that every label has an owner when there are enough clients
+        return dealing.hand_out(
+            train.labels, dealing.even(dealing.pick(keys, self.alpha), train.totals), random
+        )
+
+
+@dataclass(frozen=True)
+class Labels(Scheme):
+    """All labels in equally many near-equal parts, and to each client parts of l labels (FedOVA, non-IID-l)."""
+
+    per_client: int
+    clients: int
+
+    def __post_init__(self) -> None:
+        whole("per_client", self.per_client, 1)
+        whole("clients", self.clients, 1)
+
+    def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        holds = self.ownership(len(train.totals), random)
+        owner = dealing.hand_out(train.labels, dealing.even(holds, train.totals), random)
+        return _with_matched_test(train, test, owner, self.clients, random)
+
+    def ownership(self, classes: int, random: Generator) -> Mask:
+        """Which client gets a part of which label, [K, C]."""
+        enough_classes(classes, self.per_client)
+        places = self.per_client * self.clients
+        if places % classes:
+            raise ConfigError(
+                f"{self.per_client} labels x {self.clients} clients = {places} parts, and {places} / {classes} "
+                f"classes = {places / classes:.2f} is no whole number; change clients or per_client"
+            )
+        dealt = random.permutation(np.repeat(np.arange(classes), places // classes))
+        client = np.repeat(np.arange(self.clients), self.per_client)
+        return dealing.distinct(dealing.tally(client, dealt, (self.clients, classes)), random)
+
+
+def _with_matched_test(
+    train: Samples, test: Samples, owner: Indices, clients: int, random: Generator
+) -> Partition:
+    counts = dealing.tally(owner, train.labels, (clients, len(train.totals)))
+    tester = dealing.hand_out(test.labels, dealing.matched(counts, test.totals), random)
+    return Partition(
+        dealing.parts(train.positions, owner, clients), dealing.parts(test.positions, tester, clients)
+    )

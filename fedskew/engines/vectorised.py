@@ -1,0 +1,58 @@
+"""Blocks of clients at once through torch.func.vmap; good for small dense models and for GPUs."""
+
+from collections.abc import Sequence
+
+import torch
+
+from fedskew import tree
+from fedskew.algorithm import Algorithm
+from fedskew.data.federation import Federation, Training
+from fedskew.engines.engine import stack_replies
+from fedskew.engines.feed import Feed
+from fedskew.errors import ConfigError
+from fedskew.local import functional
+from fedskew.tree import State
+from fedskew.values import Client, Cohort, Plan, Reply
+
+
+class Vectorised:
+    """Clients sorted by number of steps, `block` of them at a time."""
+
+    def __init__(
+        self, algorithm: Algorithm, federation: Federation, training: Training, block: int = 10
+    ) -> None:
+        if algorithm.model.buffers:
+            raise ConfigError(
+                "engine = 'vectorised' cannot run a network with batch-norm: a padded batch has no true "
+                "statistics. Use engine = 'serial' or 'pool'."
+            )
+        self.algorithm, self.block = algorithm, block
+        self.feed = Feed.of(algorithm, federation, training)
+        self.kept: dict[int, State] = {}
+
+    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply, Cohort]:
+        """Trains the clients block by block."""
+        ordered = sorted(ids, key=lambda client: (self.feed.steps(round, client), client))
+        replies: dict[int, Reply] = {}
+        for first in range(0, len(ordered), self.block):
+            replies |= self._run(message, ordered[first : first + self.block], round)
+        return stack_replies([replies[k] for k in ids]), Cohort(tuple(ids), self.algorithm.population, round)
+
+    def _run(self, message: State, ids: Sequence[int], round: int) -> dict[int, Reply]:
+        states = [self.kept.get(client) or self.algorithm.fresh(client) for client in ids]
+        known = [{n: t for n, t in state.items() if n != "trained"} for state in states]
+        stacked = {name: tree.stack([state[name] for state in known]) for name in known[0]}
+        data = self.feed.block(round, ids)
+        plans = tuple(Plan(0, 0) for _ in data.plans)  # type: ignore[arg-type]
+        axes = Client(None, None, 0, 0, 0, plans)  # type: ignore[arg-type]
+
+        def one(kept: State, client: Client) -> tuple[Reply, State]:
+            return self.algorithm.local(message, kept, client, functional)
+
+        reply, kept = torch.func.vmap(one, in_dims=(0, axes))(stacked, data)
+        found = {}
+        for i, client in enumerate(ids):
+            self.kept[client] = {name: tree.row(part, i) for name, part in kept.items()}
+            extra = {name: tree.row(part, i) for name, part in reply.extra.items()}
+            found[client] = Reply(tree.row(reply.shared, i), extra, *(field[i] for field in reply[2:]))
+        return found

@@ -1,0 +1,134 @@
+"""The one training loop: phases, updates, steps."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.phase import Context, Phase, Update, Value
+from fedskew.step import Gradient, GradientAt
+from fedskew.tree import Tree
+from fedskew.values import Batch, Client, Plan, Run
+
+Loss = Callable[[Tree], tuple[Tensor, Value]]
+Differentiate = Callable[[Loss, Tree], tuple[Tree, Value]]
+Hold = Callable[[Tree, Tree], Tree]
+
+
+def autograd(loss: Loss, params: Tree) -> tuple[Tree, Value]:
+    """Gradient and value by plain autograd."""
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    with torch.enable_grad():
+        total, value = loss(leaves)
+        grads = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
+    detached = Value(total.detach(), value.objective.detach(), tree.detach(value.buffers))
+    return dict(zip(leaves, grads, strict=True)), detached
+
+
+def functional(loss: Loss, params: Tree) -> tuple[Tree, Value]:
+    """Gradient and value by torch.func, which vmap can batch."""
+    grads, (_, value) = torch.func.grad_and_value(loss, has_aux=True)(params)
+    return grads, value
+
+
+def train(
+    phases: Sequence[Phase],
+    work: Tree,
+    names: Sequence[str],
+    context: Context,
+    hold: Hold,
+    differentiate: Differentiate,
+) -> Run:
+    """Runs the phases on the working tree; `names` are the entries of the network."""
+    run = None
+    for phase, plan in zip(phases, context.data.plans, strict=True):
+        work, tally = _phase(phase, plan, work, context, hold, differentiate)
+        if phase.emits:
+            steps = tally.steps.to(next(iter(work.values())).dtype)
+            loss = tally.loss / tally.examples.clamp(min=1)
+            effective = phase.updates[0].step.effective(steps)
+            run = Run(tree.pick(work, names), work, steps, effective, loss)
+    assert run is not None, "one phase must emit"
+    return run._replace(end=work)
+
+
+class _Tally(NamedTuple):
+    steps: Tensor
+    loss: Tensor  # sum over examples
+    examples: Tensor
+
+
+def _phase(
+    phase: Phase, plan: Plan, work: Tree, context: Context, hold: Hold, differentiate: Differentiate
+) -> tuple[Tree, _Tally]:
+    memories = [update.step.init(tree.pick(work, update.trains)) for update in phase.updates]
+    dtype = next(iter(work.values())).dtype
+    tally = _Tally(torch.tensor(0), torch.zeros((), dtype=dtype), torch.tensor(0))
+    width = max(update.step.batches for update in phase.updates)
+    for first in range(0, len(plan.steps), width):
+        batches = [_batch(context.data, plan, position) for position in range(first, first + width)]
+        alive = None if batches[0].live is None else batches[0].live.any()
+        for index, update in enumerate(phase.updates):
+            work, memories[index], value = _update(
+                update, work, memories[index], batches, alive, context, hold, differentiate
+            )
+            if index == 0:
+                tally = _count(tally, batches[0], value, alive)
+    return work, tally
+
+
+def _count(tally: _Tally, batch: Batch, value: Tensor, alive: Tensor | None) -> _Tally:
+    size = batch.size()
+    step = torch.tensor(1) if alive is None else alive.to(torch.int64)
+    loss = value if alive is None else torch.where(alive, value, torch.zeros_like(value))
+    return _Tally(tally.steps + step, tally.loss + loss * size, tally.examples + size)
+
+
+def _batch(data: Client, plan: Plan, position: int) -> Batch:
+    chosen = plan.steps[position]
+    live = None if plan.live is None else plan.live[position]
+    return Batch(data.x[chosen], data.y[chosen], live)
+
+
+def _update(
+    update: Update,
+    work: Tree,
+    memory: Tree,
+    batches: Sequence[Batch],
+    alive: Tensor | None,
+    context: Context,
+    hold: Hold,
+    differentiate: Differentiate,
+) -> tuple[Tree, Tree, Tensor]:
+    for _ in range(update.repeats):
+        old = tree.pick(work, update.trains)
+        at = _gradient(update, work, context, differentiate)
+        new, new_memory, found = update.step.take(old, memory, batches, at)
+        new = {**new, **found.buffers}
+        new = hold(new, tree.pick(work, new))
+        if alive is not None:
+            new = {name: torch.where(alive, value, work[name]) for name, value in new.items()}
+            new_memory = tree.where(alive, new_memory, memory)
+        work, memory = {**work, **new}, new_memory
+    return work, memory, found.value
+
+
+def _gradient(update: Update, work: Tree, context: Context, differentiate: Differentiate) -> GradientAt:
+    def at(params: Tree, batch: Batch) -> Gradient:
+        value, direction, buffers = torch.zeros(()), tree.zeros(params), Tree()
+        loss = update.loss
+        if loss is not None:
+
+            def of(trained: Tree) -> tuple[Tensor, Value]:
+                result = loss({**work, **trained}, batch, context)
+                return result.total, result
+
+            direction, result = differentiate(of, params)
+            value, buffers = result.objective, result.buffers
+        pull = update.pull({**work, **params}, context) if update.pull else {}
+        direction = {n: g + pull[n] if n in pull else g for n, g in direction.items()}
+        return Gradient(value, direction, buffers)
+
+    return at

@@ -1,0 +1,117 @@
+"""Losses that pull a model towards another model, towards prototypes, or its class rows apart."""
+
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedskew.losses.batch import check_choice, live_labels, live_mean
+
+Distillation = Literal["hinton", "no_T2", "author"]
+
+
+def distillation(
+    student: Tensor,
+    teacher: Tensor,
+    *,
+    temperature: float = 4.0,
+    form: Distillation = "hinton",
+    live: Tensor | None = None,
+) -> Tensor:
+    """T^2 KL(teacher || student) at temperature T, the teacher constant (FedPHP, Li et al., 2021).
+
+    "no_T2" leaves T^2 out; "author" is the released code: cross-entropy with the student at temperature 1.
+    """
+    check_choice("form of distillation", form, get_args(Distillation))
+    target = F.log_softmax(teacher.detach() / temperature, -1)
+    if form == "author":
+        return live_mean(-(target.exp() * F.log_softmax(student, -1)).sum(-1), live)
+    gap = target - F.log_softmax(student / temperature, -1)
+    divergence = live_mean((target.exp() * gap).sum(-1), live)
+    return divergence if form == "no_T2" else temperature**2 * divergence
+
+
+def mmd(
+    features: Tensor,
+    teacher_features: Tensor,
+    *,
+    kernels: int = 5,
+    live: Tensor | None = None,
+) -> Tensor:
+    """Biased squared maximum mean discrepancy under a sum of Gaussian kernels (FedPHP, Li et al., 2021).
+
+    The middle width is the mean squared distance of all live points, its neighbours half and twice that;
+    widths and teacher are constant.
+    """
+    mask = torch.ones_like(features[:, 0]) if live is None else live.bool().to(features.dtype)
+    both = torch.cat([mask, mask])
+    sign = torch.cat([mask, -mask])
+    distances = _squared_distances(torch.cat([features, teacher_features.detach()]), both)
+    count = mask.sum()
+    points = 2 * count
+    width = (both @ distances.detach() @ both) / (points * points - points).clamp(min=1) + 1e-8
+    narrowest = width / 2 ** (kernels // 2)
+    similarity = torch.stack([(-distances / (narrowest * 2**j)).exp() for j in range(kernels)]).sum(0)
+    return (sign @ similarity @ sign) / (count * count).clamp(min=1)
+
+
+def _squared_distances(points: Tensor, weight: Tensor) -> Tensor:
+    # By products, since all differences would take n^2 d numbers. Products lose digits far from the origin,
+    # so the points are centred; the second pass removes what rounding left, so that equal points coincide.
+    for _ in range(2):
+        points = points - ((weight @ points) / weight.sum().clamp(min=1)).detach()
+    products = points @ points.mT
+    squares = products.diagonal()
+    return (squares[:, None] + squares - 2 * products).clamp(min=0)
+
+
+def contrastive(
+    features: Tensor,
+    received_features: Tensor,
+    previous_features: Tensor,
+    *,
+    temperature: float = 0.5,
+    live: Tensor | None = None,
+) -> Tensor:
+    """Pulls features to the received model's, off the previous one's, by cosine (MOON, Li et al., 2021)."""
+    here = _unit(features)
+    nearer = (here * (_unit(received_features.detach()) - _unit(previous_features.detach()))).sum(-1)
+    return live_mean(-F.logsigmoid(nearer / temperature), live)
+
+
+def prototype(
+    features: Tensor,
+    labels: Tensor,
+    prototypes: Tensor,
+    known: Tensor,
+    *,
+    live: Tensor | None = None,
+) -> Tensor:
+    """Mean squared difference of features from the prototype of their class (FedProto, Tan et al., 2022).
+
+    The mean is over feature dimensions, as in the public code, and over live samples whose class has a
+    prototype; the public code counts the others too, as zeros.
+    """
+    index = live_labels(labels, live)
+    used = known.bool()[index] if live is None else known.bool()[index] & live.bool()
+    # A class without prototype may hold NaN; a sample compared with itself has neither value nor gradient.
+    target = torch.where(used[:, None], prototypes[index], features).detach()
+    return live_mean((features - target).square().mean(-1), used)
+
+
+def spread(head_weight: Tensor, *, margin: float) -> Tensor:
+    """Squared hinge on the distance (1 - cos) / 2 of rows nearer than the margin (FedAwS, Yu et al., 2020).
+
+    Summed over ordered pairs of different classes and divided by C^2, the gradient scale of the public code.
+    """
+    rows = _unit(head_weight)
+    short = F.relu(margin - 0.5 * (1 - rows @ rows.mT))
+    others = 1 - torch.eye(rows.shape[0], dtype=rows.dtype, device=rows.device)
+    return (short.square() * others).mean()
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    # A zero vector stays zero, with a gradient of ordinary size instead of one divided by a tiny norm.
+    squared = vectors.square().sum(-1, keepdim=True)
+    return vectors * torch.where(squared > 0, squared, 1).rsqrt()

@@ -1,0 +1,78 @@
+"""Any torch.nn.Module as a Model: pure functions of a flat tree."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedskew.errors import ConfigError
+from fedskew.tree import Tree
+from fedskew.values import Model, Out
+
+
+def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = None) -> Model:
+    """The module that `build` makes; the head is its last linear layer, or the modules named here."""
+    # On the meta device a missing entry fails instead of falling back on the module's own weights.
+    with torch.device("meta"):
+        skeleton = build()
+    modules = dict(skeleton.named_modules())
+    chosen = list(head) if head else [_last_linear(modules)]
+    for name in chosen:
+        if name not in modules:
+            raise ConfigError(f"head module '{name}' is not in the network. Modules: {', '.join(filter(None, modules))}.")
+    layers = tuple(_layers(modules))
+    entry, leaf = modules[chosen[0]], _linear(modules[chosen[-1]], last=True)
+    buffers = frozenset(name for name, _ in skeleton.named_buffers())
+    captured: list[Tensor] = []
+    entry.register_forward_pre_hook(lambda _, inputs: captured.append(inputs[0]))
+
+    def init(seed: int) -> Tree:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = build()
+        return {**{n: p.detach() for n, p in made.named_parameters()}, **dict(made.named_buffers())}
+
+    def forward(params: Tree, x: Tensor, train: bool) -> Out:
+        fresh = {name: params[name].clone() if train else params[name] for name in buffers}
+        if skeleton.training != train:
+            skeleton.train(train)
+        captured.clear()
+        logits = functional_call(skeleton, {**params, **fresh}, (x,), strict=True)
+        return Out(logits, captured[0].flatten(1), fresh)
+
+    return Model(
+        init=init,
+        forward=forward,
+        layers=layers,
+        head=tuple(n for layer in layers for n in layer if _inside(n, chosen)),
+        buffers=buffers,
+        width=_linear(entry, last=False).in_features,
+        classes=leaf.out_features,
+    )
+
+
+def _layers(modules: dict[str, nn.Module]) -> Iterator[tuple[str, ...]]:
+    for name, module in modules.items():
+        own = [n for n, _ in module.named_parameters(recurse=False)]
+        own += [n for n, _ in module.named_buffers(recurse=False)]
+        if own:
+            yield tuple(f"{name}.{n}" if name else n for n in own)
+
+
+def _inside(name: str, chosen: Sequence[str]) -> bool:
+    return any(name.startswith(f"{module}.") for module in chosen)
+
+
+def _last_linear(modules: dict[str, nn.Module]) -> str:
+    linear = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise ConfigError("the network has no linear layer: name the modules of its head with head = [...].")
+    return linear[-1]
+
+
+def _linear(module: nn.Module, last: bool) -> nn.Linear:
+    found = [m for m in module.modules() if isinstance(m, nn.Linear)]
+    if not found:
+        raise ConfigError(f"the head module {module} holds no linear layer.")
+    return found[-1 if last else 0]

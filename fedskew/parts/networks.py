@@ -1,0 +1,54 @@
+"""Networks: how the model is built from a factory that takes the number of outputs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedskew import keys, tree
+from fedskew.part import Network
+from fedskew.tree import Tree
+from fedskew.values import Model, Out
+
+
+@dataclass(frozen=True)
+class Plain(Network):
+    """One network with an output for every class."""
+
+    def build(self, factory: Callable[[int], Model], classes: int) -> Model:
+        return factory(classes)
+
+
+@dataclass(frozen=True)
+class OneVsAll(Network):
+    """One independent binary network per class (FedOVA §III); every entry has a leading class axis.
+
+    With `softmax2` a component has two outputs and answers with their difference, the same function.
+    """
+
+    head: Literal["sigmoid", "softmax2"] = "sigmoid"
+
+    def build(self, factory: Callable[[int], Model], classes: int) -> Model:
+        binary = factory(1 if self.head == "sigmoid" else 2)
+
+        def init(seed: int) -> Tree:
+            return tree.stack([component(binary, seed, label) for label in range(classes)])
+
+        def forward(params: Tree, x: Tensor, train: bool) -> Out:
+            rows = len(next(iter(params.values())))
+            outs = [binary.forward({n: v[row] for n, v in params.items()}, x, train) for row in range(rows)]
+            logits = torch.stack([self._answer(out.logits) for out in outs], -1)
+            features = torch.stack([out.features for out in outs], 1)
+            return Out(logits, features, tree.stack([out.buffers for out in outs]))
+
+        return binary._replace(init=init, forward=forward, classes=classes)
+
+    def _answer(self, logits: Tensor) -> Tensor:
+        return logits[..., 0] if self.head == "sigmoid" else logits[..., 1] - logits[..., 0]
+
+
+def component(binary: Model, seed: int, label: int) -> Tree:
+    """The initial network of one class: the same whenever the class appears."""
+    return binary.init(keys.integer("model", seed, label))

@@ -1,0 +1,93 @@
+"""Shares: which entries of the network are averaged; the rest stays with the client."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.errors import ConfigError
+from fedskew.part import Share
+from fedskew.tree import Tree
+from fedskew.values import Client, Model, Run, View
+
+
+@dataclass(frozen=True)
+class Everything(Share):
+    """The whole network; statistics of batch-norm stay at home with `buffers = "local"`."""
+
+    buffers: Literal["global", "local"] = "global"
+
+    def names(self, model: Model) -> tuple[str, ...]:
+        return model.names if self.buffers == "global" else model.trainable
+
+
+@dataclass(frozen=True)
+class Nothing(Share):
+    """No averaging at all."""
+
+    def names(self, model: Model) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Body(Share):
+    """All but the head (FedPer, FedRep)."""
+
+    def names(self, model: Model) -> tuple[str, ...]:
+        return tuple(name for name in model.names if name not in model.head)
+
+
+@dataclass(frozen=True)
+class Top(Share):
+    """The head, or the last `layers` layers that have parameters (LG-FedAvg)."""
+
+    layers: int | None = None
+
+    def names(self, model: Model) -> tuple[str, ...]:
+        if self.layers is None:
+            return model.head
+        if not 0 < self.layers <= len(model.layers):
+            raise ConfigError(f"Top.layers = {self.layers}: the network has {len(model.layers)} layers.")
+        return tuple(name for layer in model.layers[-self.layers :] for name in layer)
+
+
+@dataclass(frozen=True)
+class OwnRows(Share):
+    """Of a one-vs-all network, the components of the classes the client holds (FedOVA Step 2).
+
+    `send` says what is downloaded: `all` components as Algorithm 2, or only the client's `own`.
+    A client with one label trains nothing (`skip`), or its one component on positives only.
+    """
+
+    send: Literal["all", "own"] = "all"
+    single_label: Literal["skip", "positive_only"] = "skip"
+    reveals: ClassVar[str] = "which classes the client holds"
+
+    def names(self, model: Model) -> tuple[str, ...]:
+        return model.names
+
+    def take(self, shared: Tree, data: Client) -> Tree:
+        return tree.apply(lambda rows: rows[data.classes], shared)
+
+    def put(self, shared: Tree, trained: Tree, data: Client) -> Tree:
+        mine = data.classes[data.owned]
+        return tree.apply(lambda all, rows: all.index_copy(0, mine, rows[data.owned]), shared, trained)
+
+    def hold(self, new: Tree, old: Tree, data: Client) -> Tree:
+        rows = self.trained(data)
+        return tree.apply(lambda a, b: torch.where(_along(rows, a), a, b), new, old)
+
+    def trained(self, data: Client) -> Tensor:
+        """Which of the client's rows [L] are trained."""
+        if self.single_label == "skip":
+            return data.owned & (data.owned.sum() > 1)
+        return data.owned
+
+    def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
+        return {"classes": view.data.classes, "rows": self.trained(view.data)}, {}
+
+
+def _along(rows: Tensor, value: Tensor) -> Tensor:
+    return rows.reshape(-1, *([1] * (value.ndim - 1)))

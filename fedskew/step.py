@@ -1,0 +1,89 @@
+"""How one step is taken: the step rule and what it is told."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.tree import Tree
+from fedskew.values import Batch
+
+
+class Gradient(NamedTuple):
+    """Value and gradient of an update's loss, forces included; `value` is the objective alone."""
+
+    value: Tensor
+    direction: Tree
+    buffers: Tree
+
+
+GradientAt = Callable[[Tree, Batch], Gradient]
+
+
+@dataclass(frozen=True)
+class Step(ABC):
+    """How one step is taken."""
+
+    batches: ClassVar[int] = 1  # batches consumed by one step
+
+    @abstractmethod
+    def init(self, params: Tree) -> Tree:
+        """The step's memory at the start of a phase."""
+
+    @abstractmethod
+    def take(
+        self, params: Tree, memory: Tree, batches: Sequence[Batch], gradient: GradientAt
+    ) -> tuple[Tree, Tree, Gradient]: ...
+
+    @abstractmethod
+    def effective(self, steps: Tensor) -> Tensor:
+        """FedNova's a_k: how far `steps` steps go under a constant gradient, in units of the rate."""
+
+
+@dataclass(frozen=True)
+class SGD(Step):
+    """Stochastic gradient descent as torch defines it; the memory never survives a round."""
+
+    lr: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clip: float | None = None  # largest norm of the gradient
+    warmup: int = 0  # rounds in which the rate grows linearly
+
+    def at(self, round: int) -> SGD:
+        """The rule of this round (rounds count from 0)."""
+        factor = min((round + 1) / self.warmup, 1.0) if self.warmup else 1.0
+        return replace(self, lr=self.lr * factor, warmup=0)
+
+    def init(self, params: Tree) -> Tree:
+        if not self.momentum:
+            return {}
+        return {name: value.new_zeros(value.shape) for name, value in params.items()}
+
+    def take(
+        self, params: Tree, memory: Tree, batches: Sequence[Batch], gradient: GradientAt
+    ) -> tuple[Tree, Tree, Gradient]:
+        found = gradient(params, batches[0])
+        direction = self._clipped(found.direction)
+        if self.weight_decay:
+            direction = {n: g + self.weight_decay * params[n] for n, g in direction.items()}
+        if self.momentum:
+            direction = memory = {n: self.momentum * memory[n] + g for n, g in direction.items()}
+        return {n: w - self.lr * direction[n] for n, w in params.items()}, memory, found
+
+    def _clipped(self, direction: Tree) -> Tree:
+        if self.clip is None:
+            return direction
+        factor = (self.clip / (tree.norm(direction) + 1e-6)).clamp(max=1.0)
+        return tree.scale(direction, factor)
+
+    def effective(self, steps: Tensor) -> Tensor:
+        rho, tau = self.momentum, steps
+        if not rho:
+            return tau
+        return (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)

@@ -1,0 +1,115 @@
+"""What moves: through vmap, between processes, over the network. Flat dictionaries and NamedTuples only."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedskew.tree import State, Tree
+
+
+class Out(NamedTuple):
+    """One forward pass; new batch-norm statistics come out, nothing is changed in place."""
+
+    logits: Tensor
+    features: Tensor
+    buffers: Tree
+
+
+class Model(NamedTuple):
+    """A network as pure functions of a flat tree."""
+
+    init: Callable[[int], Tree]  # seed -> parameters and buffers
+    forward: Callable[[Tree, Tensor, bool], Out]  # (tree, x, train)
+    layers: tuple[tuple[str, ...], ...]  # names by layer, in the order of the network
+    head: tuple[str, ...]  # names of the classifier
+    buffers: frozenset[str]  # names that are state, not parameters
+    width: int  # length of a feature vector
+    classes: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every entry of the tree."""
+        return tuple(name for layer in self.layers for name in layer)
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        """Every entry that a gradient moves."""
+        return tuple(name for name in self.names if name not in self.buffers)
+
+
+class Plan(NamedTuple):
+    """The batches of one phase: positions in the pool, ragged (a step each) or one padded block with a mask."""
+
+    steps: tuple[Tensor, ...] | Tensor  # [S, B] when padded
+    live: Tensor | None = None  # [S, B]; None where every position is real
+
+    def alive(self) -> Tensor | None:
+        """Which steps [S] hold at least one real example; None where all do."""
+        return None if self.live is None else self.live.any(-1)
+
+
+class Client(NamedTuple):
+    """A client's view of the pool for one round."""
+
+    x: Tensor  # the whole pool, shared
+    y: Tensor
+    counts: Tensor  # [C] training examples of each class
+    classes: Tensor  # [L] the classes it holds, padded with repeats
+    owned: Tensor  # [L] False where `classes` is padding
+    plans: tuple[Plan, ...]  # one per phase
+
+
+class Batch(NamedTuple):
+    """Some examples; `live` masks padding (None: all real)."""
+
+    x: Tensor
+    y: Tensor
+    live: Tensor | None = None
+
+    def size(self) -> Tensor:
+        """How many examples are real."""
+        return torch.tensor(len(self.y)) if self.live is None else self.live.sum()
+
+
+class View(NamedTuple):
+    """The read-only context of a part on a client."""
+
+    model: Model
+    params: Tree  # the model's current entries
+    received: Tree  # the model's entries at the start of the round
+    server: Tree  # what the part broadcast
+    client: Tree  # the part's own current entries
+    data: Client
+    round: int
+    rate: float  # this round's learning rate
+
+
+class Run(NamedTuple):
+    """What local training produced."""
+
+    emitted: Tree  # the model's entries that are uploaded
+    end: Tree  # all entries when training ended
+    steps: Tensor  # optimiser steps up to the emission
+    effective_steps: Tensor  # FedNova's a_k
+    loss: Tensor  # mean objective over all examples up to the emission
+
+
+class Reply(NamedTuple):
+    """What a client sends; the engine stacks replies along a leading axis in client order."""
+
+    shared: Tree
+    extra: State
+    samples: Tensor
+    steps: Tensor
+    effective_steps: Tensor
+    loss: Tensor
+
+
+class Cohort(NamedTuple):
+    """Who answered, in the order of the stacked replies."""
+
+    ids: tuple[int, ...]
+    population: int
+    round: int
