@@ -84,7 +84,7 @@ def pooled(cms: Tensor) -> Tensor:
 def groups(counts: Tensor) -> Groups:
     """Masks of classes with more than 1/C of a client's training samples [..., C], with less, with none."""
     present = counts > 0
-    # Multiplied out, because n_c / n > 1 / C rounds and a share of exactly 1/C belongs to the minority.
+    # n_c / n > 1 / C multiplied out: exact at the border, and defined for a client without samples.
     majority = counts.double() * counts.shape[-1] > counts.sum(-1, keepdim=True)
     return Groups(majority, present & ~majority, ~present)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedskew.phase import Phase
 from fedskew.step import SGD
-from fedskew.tree import Tree
+from fedskew.tree import Tree, nbytes
 from fedskew.values import Batch, Client, Cohort, Model, Out, Reply, Run, View
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Part(ABC):
     """A piece of a method; state is passed in and returned, never stored."""
 
     reveals: ClassVar[str] = ""  # what leaves the client beyond parameters, in words
+    follows_server: ClassVar[bool] = False  # a client's models change while it does not take part
 
     @property
     def name(self) -> str:
@@ -118,10 +119,20 @@ class Share(Part):
         """New entries where the client may move them, old ones elsewhere."""
         return new
 
+    def bytes_down(self, shared: Tree, data: Client) -> int:
+        """What one client downloads of the shared tree."""
+        return nbytes(shared)
+
+    def bytes_up(self, replies: Reply) -> int:
+        """What all participants upload of the shared tree."""
+        return nbytes(replies.shared)
+
 
 @dataclass(frozen=True)
 class Aggregate(Part):
     """How replies become one tree."""
+
+    scalars: ClassVar[int] = 0  # numbers it needs of every client beside the parameters
 
     @abstractmethod
     def combine(self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree) -> tuple[Tree, Tree]:

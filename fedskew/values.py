@@ -59,6 +59,7 @@ class Client(NamedTuple):
     classes: Tensor  # [L] the classes it holds, padded with repeats
     owned: Tensor  # [L] False where `classes` is padding
     plans: tuple[Plan, ...]  # one per phase
+    id: Tensor  # the client's number
 
 
 class Batch(NamedTuple):

@@ -23,7 +23,7 @@ CLASSES = 4
 
 @pytest.fixture
 def sample() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logits, non-negative features and labels of a client that has classes 0, 1, 3 of four; and its counts."""
+    """Logits, non-negative features, labels and counts of a client that has classes 0, 1, 3 of four."""
     draw = torch.Generator().manual_seed(3)
     labels = torch.tensor([0] * 8 + [1] * 3 + [3])
     logits = torch.randn(12, CLASSES, generator=draw, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_deviation_bound_is_definition_3(sample: tuple[Tensor, ...]) -> None:
 
 
 def test_deviation_bound_tells_the_sign_of_the_update(sample: tuple[Tensor, ...]) -> None:
-    """Theorem 1 for two classes of equal samples: the step of row r points against class r iff n_j / n_r > D_jr."""
+    """Theorem 1, for classes of equal samples: the step of row r is against class r iff n_j / n_r > D_jr."""
     logits, features, _, _ = sample
     for few, many in ((1, 1), (1, 2), (1, 4), (1, 9), (2, 9)):
         labels = torch.tensor([0] * many + [1] * few)
@@ -111,7 +111,7 @@ def test_theorem_3_term_by_term(sample: tuple[Tensor, ...], weighting: str) -> N
     """The sum of the theorem; with exp(Delta) in place of Delta it is the calibrated Definition 3."""
     logits, features, labels, counts = sample
     tau, seen = 0.7, [0, 1, 3]
-    bound = calibrated_deviation_bound(logits, features, labels, counts, tau=tau, weighting=weighting)  # type: ignore[arg-type]
+    bound = calibrated_deviation_bound(logits, features, labels, counts, tau=tau, weighting=weighting)
     margin = {c: tau * counts[c].item() ** -0.25 for c in seen}
     scaled = torch.tensor(
         [
@@ -240,6 +240,6 @@ def test_proxy_geometry_sees_a_small_spread_far_from_the_origin() -> None:
 def test_unknown_choices_are_named(sample: tuple[Tensor, ...]) -> None:
     logits, features, labels, counts = sample
     with pytest.raises(ConfigError, match=r"'average'.*mean, min"):
-        margins(logits, labels, reduction="average")  # type: ignore[arg-type]
+        margins(logits, labels, reduction="average")
     with pytest.raises(ConfigError, match="Did you mean 'printed'"):
-        calibrated_deviation_bound(logits, features, labels, counts, weighting="print")  # type: ignore[arg-type]
+        calibrated_deviation_bound(logits, features, labels, counts, weighting="print")

@@ -227,6 +227,10 @@ def test_an_even_client_has_no_majority_at_any_number_of_classes(kind: torch.dty
         assert not found.majority.any()
 
 
+def test_groups_do_not_overflow_small_integers() -> None:
+    assert metrics.groups(torch.tensor([200, 10], dtype=torch.uint8)).majority.tolist() == [True, False]
+
+
 def test_group_accuracy_pools_the_samples_of_its_classes() -> None:
     cm = torch.tensor([[8, 2, 0, 0], [1, 1, 0, 0], [0, 3, 1, 0], [2, 0, 0, 0]])
     found = metrics.group_accuracy(cm, torch.tensor([90, 5, 5, 0]))
@@ -317,7 +321,7 @@ def test_rounds_to_target() -> None:
 
 
 def test_last_and_mean_last_never_pick_the_best() -> None:
-    values = [0.9] + [0.1 * i for i in range(12)]
+    values = [9.0] + [0.1 * i for i in range(12)]
     assert metrics.last(values) == pytest.approx(1.1)
     assert metrics.mean_last(values) == pytest.approx(sum(values[-10:]) / 10)
     assert metrics.mean_last(values, 2) == pytest.approx(1.05)
@@ -365,6 +369,11 @@ def test_ensembles_agree_with_a_loop(how: str) -> None:
 def test_a_tied_vote_goes_to_the_lowest_class() -> None:
     logits = torch.tensor([[[0.0, 0.0, 9.0]], [[0.0, 9.0, 0.0]]])
     assert metrics.ensemble(logits, "vote").tolist() == [1]
+
+
+def test_an_ensemble_of_many_half_precision_models_does_not_saturate() -> None:
+    logits = torch.tensor([[9.0, 0.0]] * 400 + [[0.0, 9.0]] * 600, dtype=torch.bfloat16)[:, None]
+    assert metrics.ensemble(logits).tolist() == [1]
 
 
 def test_ensembles_name_their_choices_and_need_a_model() -> None:

@@ -95,6 +95,7 @@ TRUTH_TABLE = [
     ("every seed, below half, half not excluded", [0.2, 0.9, 1.2], 2.0, "undecided"),
     ("opposite in every seed", [-0.1, -9.0, -0.1], 2.0, "refuted"),
     ("opposite in every seed, half not excluded", [-0.1, -0.1, -30.0], 2.0, "refuted"),
+    ("opposite or unchanged, half not excluded", [0.0, -0.1, -30.0], 2.0, "undecided"),
     ("mixed signs, wide", [3.0, -0.5, 2.0], 2.0, "undecided"),
     ("mixed signs, surely below half", [0.01, -0.01, 0.0], 2.0, "refuted"),
     ("nothing changed in any seed", [0.0, 0.0, 0.0], 2.0, "refuted"),

@@ -76,14 +76,16 @@ def _of_zip(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[E
 
 def _of_tar(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[Entry]:
     packed = path.suffix in (".gz", ".tgz")
-    with (gzip.open(path) if packed else path.open("rb")) as stream:
+    with gzip.open(path) if packed else path.open("rb") as stream:
         bounded = _Bounded(stream, limit)
         with tarfile.open(fileobj=bounded, mode="r:") as archive:
             total = 0
             for member in archive:
                 _check_name(member.name, path)
                 if not (member.isreg() or member.isdir()):
-                    raise DataError(f"{path}: {member.name} is a link or device, which no dataset of ours has.")
+                    raise DataError(
+                        f"{path}: {member.name} is a link or device, which no dataset of ours has."
+                    )
                 total += member.size
                 if member.size > limit or total > LARGEST_TOTAL:
                     raise DataError(f"{path}: {member.name} has {member.size:,} bytes, so it was not read.")

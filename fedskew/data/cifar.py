@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 from the binary version or the python batches, in a folder or in the publisher's archive.
+"""CIFAR-10 and CIFAR-100 from the python batches or the binary version, in a folder or the publisher's archive.
 
 The python batches are pickles. This is the only module that may import pickle, and it runs nothing from a file:
-the operations are checked against a list first, and the numpy names in a batch stand for the few lines below.
+its operations are checked against a list first, and the numpy names in it stand for the few lines below.
 """
 
 import io
@@ -10,77 +10,168 @@ import pickletools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew.data.archive import entries
+from fedskew.data.cifar_files import HUNDRED, OBJECTS, TEN, THINGS, Layout, Part, contents, find
 from fedskew.data.dataset import Dataset
-from fedskew.data.folder import File, Folder
-from fedskew.data.safe import read_bytes
+from fedskew.data.folder import Folder
 from fedskew.data.scale import scaled
 from fedskew.data.source import Source
 from fedskew.errors import ConfigError, DataError
 
 PIXELS = 3 * 32 * 32
-LARGEST = 1 << 28  # bytes of one batch file; CIFAR-100's training file has 155 million
-URL = "https://www.cs.toronto.edu/~kriz/"
-OBJECTS = "airplane automobile bird cat deer dog frog horse ship truck"
-THINGS = """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel
-can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
-elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man
-maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
-plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail
-snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout
-tulip turtle wardrobe whale willow_tree wolf woman worm"""
-
-Bytes = NDArray[np.uint8]
-Labels = NDArray[np.int64]
-
-
-class Layout(NamedTuple):
-    """One published form: its folder and archive, its files with their hashes, and where the label is."""
-
-    folder: str
-    archive: File
-    train: tuple[File, ...]
-    test: File
-    labels: bytes | int  # key of the label list of a pickle, or number of label bytes before an image
-
-
-TEN_PYTHON = Layout(
-    "cifar-10-batches-py",
-    File("cifar-10-python.tar.gz", f"{URL}cifar-10-python.tar.gz", md5="c58f30108f718f92721af3b95e74349a"),
-    (
-        File("data_batch_1", md5="c99cafc152244af753f735de768cd75f"),
-        File("data_batch_2", md5="d4bba439e000b95fd0a9bffe97cbabec"),
-        File("data_batch_3", md5="54ebc095f3ab1f0389bbae665268c751"),
-        File("data_batch_4", md5="634d18415352ddfa80567beed471001a"),
-        File("data_batch_5", md5="482c414d41f54cd18b22e5b47cb7c3cb"),
-    ),
-    File("test_batch", md5="40351d587109b95175f43aff81a1287e"),
-    b"labels",
+OPERATIONS = frozenset(
+    "PROTO STOP MARK EMPTY_DICT EMPTY_LIST APPEND APPENDS SETITEM SETITEMS GLOBAL REDUCE BUILD TUPLE TUPLE1 "
+    "TUPLE2 TUPLE3 NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 SHORT_BINSTRING BINSTRING BINPUT LONG_BINPUT "
+    "BINGET LONG_BINGET".split()
 )
-TEN_BINARY = Layout(
-    "cifar-10-batches-bin",
-    File("cifar-10-binary.tar.gz", f"{URL}cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530"),
-    tuple(File(f"data_batch_{k}.bin") for k in range(1, 6)),
-    File("test_batch.bin"),
-    1,
-)
-HUNDRED_PYTHON = Layout(
-    "cifar-100-python",
-    File("cifar-100-python.tar.gz", f"{URL}cifar-100-python.tar.gz", md5="eb9058c3a382ffc7106e4002c42a8d85"),
-    (File("train", md5="16019d7e3df5f24257cddd939b257f8d"),),
-    File("test", md5="f0ef6b0ae62326f3e7ffdfab6717acfc"),
-    b"fine_labels",
-)
-HUNDRED_BINARY = Layout(
-    "cifar-100-binary",
-    File("cifar-100-binary.tar.gz", f"{URL}cifar-100-binary.tar.gz", md5="03b5dce01913d631647c71ecec9e9cb8"),
-    (File("train.bin"),),
-    File("test.bin"),
-    2,
-)
+Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [n, 3072] pixels, [n] labels
+
+
+@dataclass(frozen=True)
+class CIFAR10(Source):
+    """Photographs 3x32x32 in ten classes (Krizhevsky 2009), normalised; `batches` asks for some of 1..5 only."""
+
+    name: ClassVar[str] = "cifar10"
+    batches: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        chosen = tuple(range(1, 6) if self.batches is None else self.batches)
+        if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= {1, 2, 3, 4, 5}:
+            raise ConfigError(f"cifar10: batches = {list(chosen)} must be different numbers of 1..5.")
+        object.__setattr__(self, "batches", chosen)
+
+    def forms(self) -> list[Layout]:
+        """Both published forms, with the chosen batches only."""
+        return [form._replace(train=tuple(form.train[k - 1] for k in self.batches or ())) for form in TEN]
+
+    def files(self, folder: Folder) -> tuple[Path, ...]:
+        """The chosen training batches and the test batch, or the archive that holds them."""
+        return find(self.forms(), self.name, folder)
+
+    def read(self, files: tuple[Path, ...], folder: Folder) -> Dataset:
+        """10,000 training images a batch and 10,000 test images."""
+        mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+        return pool(self.name, *contents(self.forms(), files), OBJECTS, mean, std)
+
+
+@dataclass(frozen=True)
+class CIFAR100(Source):
+    """Photographs 3x32x32 in a hundred classes (Krizhevsky 2009), normalised."""
+
+    name: ClassVar[str] = "cifar100"
+
+    def files(self, folder: Folder) -> tuple[Path, ...]:
+        """The training and the test file, or the archive that holds them."""
+        return find(HUNDRED, self.name, folder)
+
+    def read(self, files: tuple[Path, ...], folder: Folder) -> Dataset:
+        """50,000 training and 10,000 test images with their fine labels."""
+        mean, std = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+        return pool(self.name, *contents(HUNDRED, files), THINGS, mean, std)
+
+
+def pool(
+    name: str,
+    form: Layout,
+    parts: list[Part],
+    classes: tuple[str, ...],
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> Dataset:
+    """One pool of the training files and, last, the test file."""
+    batches = [decode(part, form.labels, len(classes)) for part in parts]
+    x = np.concatenate([pixels for pixels, _ in batches]).reshape(-1, 3, 32, 32)
+    y = np.concatenate([labels for _, labels in batches])
+    first_test = len(y) - len(batches[-1][1])
+    train, test = np.arange(first_test), np.arange(first_test, len(y))
+    return Dataset(name, scaled(x, mean, std), torch.from_numpy(y), train, test, classes)
+
+
+def decode(part: Part, labels: bytes | int, classes: int) -> Batch:
+    """The images and labels of one file of either form, checked."""
+    x, y = binary(part, labels) if isinstance(labels, int) else python(part, labels)
+    if len(y) == 0 or len(x) != len(y):
+        raise DataError(f"{part.where}: {len(x)} images and {len(y)} labels. Get it again.")
+    if y.min() < 0 or y.max() >= classes:
+        raise DataError(f"{part.where}: labels {y.min()}..{y.max()} are not within 0..{classes - 1}.")
+    return x, y
+
+
+def binary(part: Part, label_bytes: int) -> Batch:
+    """A file of the binary version: before each image its label, in CIFAR-100 coarse, then fine."""
+    row = label_bytes + PIXELS
+    if len(part.data) % row:
+        raise DataError(f"{part.where}: {len(part.data)} bytes are no multiple of {row}. Get it again.")
+    rows = np.frombuffer(part.data, np.uint8).reshape(-1, row)
+    return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64)
+
+
+def python(part: Part, labels: bytes) -> Batch:
+    """A python batch: a dictionary with the pixels under 'data' and a list of labels."""
+    try:
+        check_operations(part.data)
+        found = _Reader(io.BytesIO(part.data), encoding="bytes").load()
+        x, y = found[b"data"], np.asarray(found[labels])
+    except Exception as error:  # a damaged pickle can fail in any way; none of them is ours
+        raise DataError(f"{part.where}: is no python batch of CIFAR ({error}). Get it again.") from error
+    if not isinstance(x, _Pixels) or x.values.shape[1:] != (PIXELS,) or y.ndim != 1 or y.dtype.kind != "i":
+        raise DataError(
+            f"{part.where}: does not hold rows of {PIXELS} bytes and as many labels. Get it again."
+        )
+    return x.values, y.astype(np.int64)
+
+
+def check_operations(data: bytes) -> None:
+    """Refuses a pickle with an operation, or a memory index, that the published batches do not have."""
+    for count, (operation, argument, _) in enumerate(pickletools.genops(data)):
+        if operation.name not in OPERATIONS:
+            raise ValueError(f"operation {operation.name}")
+        if operation.name.endswith("PUT") and argument > count + 1:
+            raise ValueError(f"memory index {argument}")
+
+
+class _Pixels:
+    """Stands for numpy.ndarray in a batch: takes a shape and bytes, nothing else."""
+
+    values: NDArray[np.uint8]
+
+    def __setstate__(self, state: tuple[int, tuple[int, ...], object, bool, bytes]) -> None:
+        _, shape, _, fortran, data = state
+        if fortran:
+            raise ValueError("pixels in columns")
+        self.values = np.frombuffer(data, np.uint8).reshape(shape)
+
+
+class _Kind:
+    """Stands for numpy.dtype in a batch: bytes only."""
+
+    def __init__(self, code: bytes, align: int, copy: int) -> None:
+        if code != b"u1":
+            raise ValueError(f"numbers of type {code!r}")
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and alignment say nothing about single bytes."""
+
+
+def _new(kind: type, shape: object, code: object) -> _Pixels:
+    """Stands for numpy's _reconstruct: an empty array that is filled by __setstate__."""
+    return _Pixels()
+
+
+class _Reader(pickle.Unpickler):
+    """Knows the three names of a published batch, each as a stand-in, and refuses every other."""
+
+    def find_class(self, module: str, name: str) -> object:
+        known = {
+            ("numpy.core.multiarray", "_reconstruct"): _new,
+            ("numpy", "ndarray"): _Pixels,
+            ("numpy", "dtype"): _Kind,
+        }
+        if (module, name) not in known:
+            raise ValueError(f"the name {module}.{name}")
+        return known[module, name]

@@ -60,6 +60,15 @@ class Folder:
         under = [root / name for root in self.roots() for name in below]
         return (*under, *self.roots(), *also)
 
+    def locate(self, path: str) -> Path:
+        """Your own file or folder: `path` as given, else below one of the roots."""
+        given = Path(path).expanduser()
+        tried = [given, *(root / given for root in self.roots())]
+        for place in tried:
+            if place.exists():
+                return place
+        raise DataError(f"{path}: not found, neither as given nor below {', '.join(map(str, self.roots()))}.")
+
     def digest(self, path: Path, how: How) -> str:
         """The hash of `path`, remembered in the cache."""
         return digest(path, how, self.cache / "digests.json")

@@ -64,7 +64,9 @@ def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> NDArray
     check_member(info.filename, info.file_size, info.compress_size, path)
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        header = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
         shape, _, dtype = header(member)
         if dtype.hasobject:
             raise DataError(f"{path}: {info.filename} holds Python objects, which are never loaded.")

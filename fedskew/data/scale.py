@@ -18,6 +18,18 @@ def scaled(images: NDArray[np.uint8], mean: Sequence[float], std: Sequence[float
     return torch.from_numpy(images).to(torch.float32).mul_(scale).add_(shift)
 
 
+def statistics_of_bytes(images: NDArray[np.uint8]) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of every channel of [N, C, ...] bytes as numbers in [0, 1], from exact counts."""
+    value = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in np.moveaxis(images, 1, 0):
+        share = np.bincount(channel.reshape(-1), minlength=256) / channel.size
+        mean = float(share @ value)
+        means.append(mean)
+        deviations.append(float(np.sqrt(share @ (value - mean) ** 2)) or 1.0)
+    return means, deviations
+
+
 def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of every channel of [N, C, ...], in float64; a constant channel gets 1."""
     flat = x.to(torch.float64).transpose(0, 1).flatten(1)

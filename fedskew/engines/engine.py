@@ -1,11 +1,12 @@
 """The seam between methods and machines."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Protocol
 
 import torch
 
 from fedskew import tree
+from fedskew.examine import Exam, Marks
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
@@ -13,10 +14,13 @@ from fedskew.values import Cohort, Reply
 class Engine(Protocol):
     """Runs `Algorithm.local` on the participants of a round and keeps what they remember."""
 
-    kept: dict[int, State]
+    kept: MutableMapping[int, State]
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Stacked replies in client order; a client that failed is not in the cohort, None if all did."""
+
+    def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
+        """Evaluates the clients' models where they are kept."""
 
 
 def stack_replies(replies: Sequence[Reply]) -> Reply:

@@ -49,6 +49,7 @@ class Feed:
             torch.stack([row.classes for row in padded]),
             torch.stack([row.owned for row in padded]),
             tuple(_pad(phase, self.training.batch) for phase in zip(*plans, strict=True)),
+            torch.tensor(clients),
         )
 
     def steps(self, round: int, client: int) -> int:
@@ -58,7 +59,8 @@ class Feed:
     def _client(self, client: int, plans: tuple[Plan, ...]) -> Client:
         counts = self.federation.counts[client]
         classes = counts.nonzero()[:, 0]
-        return Client(self.x, self.federation.data.y, counts, classes, torch.ones_like(classes) > 0, plans)
+        owned = torch.ones_like(classes, dtype=torch.bool)
+        return Client(self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client))
 
     def _phases(self, round: int, client: int) -> list[list[Indices]]:
         batches = self.federation.batches(self.algorithm.seed, round, client, self.training)

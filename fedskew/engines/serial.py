@@ -6,6 +6,7 @@ from fedskew.data.federation import Federation, Training
 from fedskew.algorithm import Algorithm
 from fedskew.engines.engine import stack_replies
 from fedskew.engines.feed import Feed
+from fedskew.examine import Exam, Marks, examine
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
@@ -26,3 +27,7 @@ class Serial:
             reply, self.kept[client] = self.algorithm.local(message, kept, self.feed.client(round, client))
             replies.append(reply)
         return stack_replies(replies), Cohort(tuple(ids), self.algorithm.population, round)
+
+    def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
+        """Evaluates the clients one by one."""
+        return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]

@@ -10,6 +10,7 @@ from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import stack_replies
 from fedskew.engines.feed import Feed
 from fedskew.errors import ConfigError
+from fedskew.examine import Exam, Marks, examine
 from fedskew.local import functional
 from fedskew.tree import State
 from fedskew.values import Client, Cohort, Plan, Reply
@@ -38,13 +39,17 @@ class Vectorised:
             replies |= self._run(message, ordered[first : first + self.block], round)
         return stack_replies([replies[k] for k in ids]), Cohort(tuple(ids), self.algorithm.population, round)
 
+    def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
+        """Evaluates the clients one by one."""
+        return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
+
     def _run(self, message: State, ids: Sequence[int], round: int) -> dict[int, Reply]:
         states = [self.kept.get(client) or self.algorithm.fresh(client) for client in ids]
         known = [{n: t for n, t in state.items() if n != "trained"} for state in states]
         stacked = {name: tree.stack([state[name] for state in known]) for name in known[0]}
         data = self.feed.block(round, ids)
         plans = tuple(Plan(0, 0) for _ in data.plans)  # type: ignore[arg-type]
-        axes = Client(None, None, 0, 0, 0, plans)  # type: ignore[arg-type]
+        axes = Client(None, None, 0, 0, 0, plans, 0)  # type: ignore[arg-type]
 
         def one(kept: State, client: Client) -> tuple[Reply, State]:
             return self.algorithm.local(message, kept, client, functional)

@@ -65,7 +65,10 @@ def fedlc(
     margins = fedlc_margins(counts.to(logits.dtype), tau, margin, missing, eps)
     # The lowest finite number, not -inf: a client with no class at all must give 0, and inf - inf is NaN.
     lowest = torch.finfo(logits.dtype).min
-    calibrated = (logits - margins).masked_fill(margins.isinf(), lowest)
+    removed = margins.isinf()
+    # A margin is small beside a large logit, so the logits are taken from their largest before it is subtracted.
+    top = logits.masked_fill(removed, lowest).amax(-1, keepdim=True).detach()
+    calibrated = (logits - top - margins).masked_fill(removed, lowest)
     if denominator == "all":
         return cross_entropy(calibrated, labels, live=live)
     own = at_label(calibrated, labels, live)[:, None]

@@ -10,7 +10,7 @@ from fedskew import tree
 from fedskew.errors import ConfigError
 from fedskew.part import Share
 from fedskew.tree import Tree
-from fedskew.values import Client, Model, Run, View
+from fedskew.values import Client, Model, Reply, Run, View
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class OwnRows(Share):
     send: Literal["all", "own"] = "all"
     single_label: Literal["skip", "positive_only"] = "skip"
     reveals: ClassVar[str] = "which classes the client holds"
+    follows_server: ClassVar[bool] = True
 
     def names(self, model: Model) -> tuple[str, ...]:
         return model.names
@@ -84,6 +85,14 @@ class OwnRows(Share):
         if self.single_label == "skip":
             return data.owned & (data.owned.sum() > 1)
         return data.owned
+
+    def bytes_down(self, shared: Tree, data: Client) -> int:
+        total = len(next(iter(shared.values())))
+        return tree.nbytes(shared) if self.send == "all" else tree.nbytes(shared) // total * int(data.owned.sum())
+
+    def bytes_up(self, replies: Reply) -> int:
+        rows = replies.extra[self.name]["rows"]
+        return tree.nbytes(replies.shared) // rows.numel() * int(rows.sum())
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         return {"classes": view.data.classes, "rows": self.trained(view.data)}, {}

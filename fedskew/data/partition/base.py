@@ -77,8 +77,23 @@ def number(what: str, value: object, least: float, most: float) -> None:
         raise ConfigError(f"{what} must be a number from {least:g} to {most:g}, not {value!r}")
 
 
-def enough_classes(classes: int, wanted: int) -> None:
+def flag(what: str, value: object) -> None:
+    """Refuses what is neither true nor false."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{what} must be true or false, not {value!r}")
+
+
+def enough_samples(train: Samples, clients: int) -> None:
+    """Refuses more clients than there are samples."""
+    if clients > len(train.labels):
+        raise ConfigError(
+            f"{clients} clients, but only {len(train.labels)} training samples; use fewer clients"
+        )
+
+
+def enough_classes(train: Samples, wanted: int) -> None:
     """Refuses more classes for a client than there are."""
+    classes = len(train.totals)
     if wanted > classes:
         raise ConfigError(
             f"{wanted} classes for each client, but the data have only {classes}; ask for fewer"
@@ -102,9 +117,7 @@ def _check(labels: Indices, train: Indices, test: Indices, owners: Indices | Non
         raise DataError("there is no training sample to deal: the list of train positions is empty")
     used = np.concatenate([train, test])
     if used.min() < 0 or used.max() >= len(labels):
-        raise DataError(
-            f"positions go from {used.min()} to {used.max()}, but there are {len(labels)} samples"
-        )
+        raise DataError(f"positions go from {used.min()} to {used.max()} in a pool of {len(labels)} samples")
     if labels.min() < 0:
         raise DataError(f"labels must be 0 or more; the least is {labels.min()}")
     if np.bincount(used).max() > 1:

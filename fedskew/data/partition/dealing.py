@@ -29,6 +29,13 @@ def matched(counts: Indices, totals: Indices) -> Indices:
     return between(running * totals // np.maximum(running[-1], 1))
 
 
+def rounded(weights: Floats, totals: Indices) -> Indices:
+    """Gives each client round(total * weight / sum of weights) of a class, in turn, as long as it lasts."""
+    whole = weights.sum(axis=0)
+    wish = np.round(totals * weights / np.where(whole > 0, whole, 1)).astype(np.int64)
+    return between(np.minimum(np.cumsum(wish, axis=0), totals))
+
+
 def between(edges: Indices) -> Indices:
     """The sizes [K, C] of the pieces that end at these edges [K, C]."""
     return np.asarray(np.diff(edges, axis=0, prepend=0), dtype=np.int64)
@@ -93,11 +100,9 @@ def hand_out(labels: Indices, sizes: Indices, random: Generator) -> Indices:
     return owner
 
 
-def without_small(owner: Indices, minimum: int) -> Indices:
-    """Renumbers the clients that have enough samples; the samples of the others become nobody's."""
-    enough = np.bincount(owner + 1, minlength=1)[1:] >= minimum
-    names = np.where(enough, np.cumsum(enough) - 1, NOBODY)
-    return np.append(names, NOBODY)[owner]
+def renumbered(keep: Mask) -> Indices:
+    """The new number of each client when only these are kept, else NOBODY; NOBODY's own comes last."""
+    return np.append(np.where(keep, np.cumsum(keep) - 1, NOBODY), NOBODY)
 
 
 def sample(owner: Indices, share: float, random: Generator) -> Mask:
@@ -112,10 +117,10 @@ def sample(owner: Indices, share: float, random: Generator) -> Mask:
 
 
 def stratified(owner: Indices, labels: Indices, share: float, random: Generator) -> Mask:
-    """Marks a share (at most half) of each client's samples of each class, up to rounding; none of a lone one.
+    """Marks a share (at most half) of each client's samples of each class, to rounding; none of a lone one.
 
-    Systematic sampling: a client's samples stand in a row by class, and every (1 / share)th is marked, so that
-    the share of the client is right as well; rounding class by class would mark too many of rare classes.
+    Systematic sampling: a client's samples stand in a row by class, and every (1 / share)th is marked. So the
+    share of the client is right as well; rounding class by class would mark too many of the rare classes.
     """
     cell = np.where(owner == NOBODY, 0, 1 + owner * (labels.max() + 1) + labels)
     order = grouped(cell, random)

@@ -6,7 +6,16 @@ import numpy as np
 from numpy.random import Generator
 
 from fedskew.data.partition import dealing
-from fedskew.data.partition.base import TRIES, Partition, Samples, Scheme, enough_classes, number, whole
+from fedskew.data.partition.base import (
+    TRIES,
+    Partition,
+    Samples,
+    Scheme,
+    enough_classes,
+    enough_samples,
+    number,
+    whole,
+)
 from fedskew.data.partition.dealing import NOBODY, Indices, Mask
 from fedskew.errors import ConfigError
 
@@ -32,40 +41,37 @@ class Incomplete(Scheme):
         whole("minimum", self.minimum, 2)
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
-        owns = self.ownership(train.totals, random)
+        enough_samples(train, self.clients)
+        owns = self.ownership(train, random)
         weight = owns / owns.sum(axis=1, keepdims=True) * random.lognormal(0, self.sigma, (self.clients, 1))
-        wish = np.round(weight / np.where(owns.any(axis=0), weight.sum(axis=0), 1) * train.totals).astype(
-            np.int64
-        )
-        edges = np.minimum(np.cumsum(wish, axis=0), train.totals)
-        owner = dealing.hand_out(train.labels, dealing.between(edges), random)
-        owner = _enough(owner, self.minimum)
+        owner = dealing.hand_out(train.labels, dealing.rounded(weight, train.totals), random)
+        owner = _large(owner, self.clients, self.minimum)[owner]
         return _with_own_test(train, owner, dealing.sample(owner, self.test_share, random))
 
-    def ownership(self, totals: Indices, random: Generator) -> Mask:
+    def ownership(self, train: Samples, random: Generator) -> Mask:
         """Which client has which class, [K, C]: drawn until every class of the data has an owner."""
-        classes, needed = len(totals), int((totals > 0).sum())
-        most = classes if self.classes_per_client is None else self.classes_per_client
-        enough_classes(classes, most)
-        wish = f"{self.clients} clients x at most {most} classes for {needed} classes"
-        if self.clients * most < needed:
-            raise ConfigError(
-                f"{wish} leave some without an owner; use more clients or more classes per client"
-            )
-        least = min(2, classes) if self.classes_per_client is None else self.classes_per_client
+        present = train.totals > 0
+        least, most = (min(2, len(present)), len(present))
+        if self.classes_per_client is not None:
+            least = most = self.classes_per_client
+            enough_classes(train, most)
+        wish = f"{self.clients} clients x {most} classes at most, to own {present.sum()} classes"
+        if self.clients * most < present.sum():
+            raise ConfigError(f"{wish}, is not enough; use more clients or more classes per client")
         for _ in range(TRIES):
             many = random.integers(least, most, size=self.clients, endpoint=True)
-            owns = dealing.pick(random.random((self.clients, classes)), many)
-            if (owns.sum(axis=0) > 0)[totals > 0].all():
+            owns = dealing.pick(random.random((self.clients, len(present))), many)
+            if (owns.sum(axis=0) > 0)[present].all():
                 return owns
-        raise ConfigError(f"{wish}: {TRIES} draws all left a class without an owner; use more clients")
+        raise ConfigError(f"{wish}, left one without an owner in {TRIES} draws; use more clients")
 
 
 @dataclass(frozen=True)
 class Natural(Scheme):
-    """One client for each owner (writer, speaker, patient); a share of each of its classes is its test.
+    """One client for each owner (writer, speaker, patient) with enough training samples.
 
-    A class of which a client has one sample is for training; too small clients are dropped.
+    Its test is what the dataset keeps for testing of the same owner; if it keeps nothing of any of them, a share
+    of each of the client's classes, and none of a class of which it has one sample.
     """
 
     test_share: float = 0.2
@@ -76,12 +82,19 @@ class Natural(Scheme):
         whole("minimum", self.minimum, 1)
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
-        if train.owners is None:
-            raise ConfigError(
-                "the natural partition needs a dataset that names the owner of each sample; this does not"
-            )
-        owner = _enough(np.unique(train.owners, return_inverse=True)[1].astype(np.int64), self.minimum)
-        return _with_own_test(train, owner, dealing.stratified(owner, train.labels, self.test_share, random))
+        if train.owners is None or test.owners is None:
+            raise ConfigError("this dataset names no owner of its samples, so there is no natural partition")
+        known, everyone = np.unique(np.concatenate([train.owners, test.owners]), return_inverse=True)
+        owner, tester = np.split(everyone, [len(train.labels)])
+        number_of = _large(owner, len(known), self.minimum)
+        owner, tester = number_of[owner], number_of[tester]
+        if (tester == NOBODY).all():
+            marked = dealing.stratified(owner, train.labels, self.test_share, random)
+            return _with_own_test(train, owner, marked)
+        clients = int(owner.max()) + 1
+        return Partition(
+            dealing.parts(train.positions, owner, clients), dealing.parts(test.positions, tester, clients)
+        )
 
 
 def _with_own_test(train: Samples, owner: Indices, marked: Mask) -> Partition:
@@ -92,12 +105,12 @@ def _with_own_test(train: Samples, owner: Indices, marked: Mask) -> Partition:
     )
 
 
-def _enough(owner: Indices, minimum: int) -> Indices:
-    kept = dealing.without_small(owner, minimum)
-    if kept.max() == NOBODY:
-        most = int(np.bincount(owner + 1)[1:].max(initial=0))
+def _large(owner: Indices, clients: int, minimum: int) -> Indices:
+    """The new numbers of the clients when those with too few samples are dropped."""
+    sizes = np.bincount(owner[owner != NOBODY], minlength=clients)
+    if sizes.max() < minimum:
         raise ConfigError(
-            f"no client has the minimum of {minimum} samples: the largest has {most} of {len(owner)}; "
-            "use fewer clients or a smaller minimum"
+            f"no client has the minimum of {minimum} samples: the largest of {clients} has {sizes.max()} "
+            f"of {len(owner)}; use fewer clients or a smaller minimum"
         )
-    return kept
+    return dealing.renumbered(sizes >= minimum)

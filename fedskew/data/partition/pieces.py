@@ -6,7 +6,15 @@ import numpy as np
 from numpy.random import Generator
 
 from fedskew.data.partition import dealing
-from fedskew.data.partition.base import Partition, Samples, Scheme, enough_classes, whole
+from fedskew.data.partition.base import (
+    Partition,
+    Samples,
+    Scheme,
+    enough_classes,
+    enough_samples,
+    flag,
+    whole,
+)
 from fedskew.data.partition.dealing import NOBODY, Indices, Mask
 from fedskew.errors import ConfigError
 
@@ -21,6 +29,7 @@ class IID(Scheme):
         whole("clients", self.clients, 1)
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        enough_samples(train, self.clients)
         n = len(train.labels)
         owner = np.empty(n, dtype=np.int64)
         owner[random.permutation(n)] = np.arange(n) * self.clients // n
@@ -41,8 +50,10 @@ class Shards(Scheme):
     def __post_init__(self) -> None:
         whole("alpha", self.alpha, 1)
         whole("clients", self.clients, 1)
+        flag("distinct", self.distinct)
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        enough_samples(train, self.clients)
         owner = self._labels(train, random) if self.distinct else self._shards(train, random)
         return _with_matched_test(train, test, owner, self.clients, random)
 
@@ -60,21 +71,18 @@ class Shards(Scheme):
         return owner
 
     def _labels(self, train: Samples, random: Generator) -> Indices:
-        classes = len(train.totals)
-        enough_classes(classes, self.alpha)
+        enough_classes(train, self.alpha)
+        classes, client = len(train.totals), np.arange(self.clients)
         keys = random.random((self.clients, classes))
-        rows = np.arange(self.clients)
-        keys[
-            rows, rows % classes
-        ] = -1  # in turn, so that every label has an owner when there are enough clients
-        return dealing.hand_out(
-            train.labels, dealing.even(dealing.pick(keys, self.alpha), train.totals), random
-        )
+        # The first label goes round, so that each has an owner where there are enough clients.
+        keys[client, client % classes] = -1
+        sizes = dealing.even(dealing.pick(keys, self.alpha), train.totals)
+        return dealing.hand_out(train.labels, sizes, random)
 
 
 @dataclass(frozen=True)
 class Labels(Scheme):
-    """All labels in equally many near-equal parts, and to each client parts of l labels (FedOVA, non-IID-l)."""
+    """Each label in equally many near-equal parts, and for each client parts of l labels (FedOVA)."""
 
     per_client: int
     clients: int
@@ -84,18 +92,19 @@ class Labels(Scheme):
         whole("clients", self.clients, 1)
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        enough_samples(train, self.clients)
+        enough_classes(train, self.per_client)
         holds = self.ownership(len(train.totals), random)
         owner = dealing.hand_out(train.labels, dealing.even(holds, train.totals), random)
         return _with_matched_test(train, test, owner, self.clients, random)
 
     def ownership(self, classes: int, random: Generator) -> Mask:
         """Which client gets a part of which label, [K, C]."""
-        enough_classes(classes, self.per_client)
         places = self.per_client * self.clients
         if places % classes:
             raise ConfigError(
-                f"{self.per_client} labels x {self.clients} clients = {places} parts, and {places} / {classes} "
-                f"classes = {places / classes:.2f} is no whole number; change clients or per_client"
+                f"{self.per_client} labels x {self.clients} clients = {places} parts, and {classes} classes do "
+                f"not divide {places} ({places / classes:.2f} each); change clients or per_client"
             )
         dealt = random.permutation(np.repeat(np.arange(classes), places // classes))
         client = np.repeat(np.arange(self.clients), self.per_client)

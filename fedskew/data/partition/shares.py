@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedskew.data.partition import dealing
-from fedskew.data.partition.base import TRIES, Partition, Samples, Scheme, number, whole
+from fedskew.data.partition.base import TRIES, Partition, Samples, Scheme, enough_samples, number, whole
 from fedskew.data.partition.dealing import Floats, Indices
 from fedskew.errors import ConfigError
 
@@ -41,19 +41,20 @@ class Dirichlet(Scheme):
         wish = f"{self.clients} clients x {self.minimum} samples = {self.clients * self.minimum}"
         if self.clients * self.minimum > samples:
             raise ConfigError(f"{wish}, but there are only {samples}; use fewer clients or a smaller minimum")
-        for balanced in (False, True) if self.balanced == "if_needed" else (self.balanced,):
-            for _ in range(TRIES):
-                shares = self._draw_balanced(totals, random) if balanced else self._draw(len(totals), random)
-                best = max(best, int(dealing.cut(shares, totals).sum(axis=1).min()))
-                if best >= self.minimum:
-                    return shares
+        plain, balanced = [self._draw] * TRIES, [self._draw_balanced] * TRIES
+        draws = {False: plain, True: balanced, "if_needed": plain + balanced}[self.balanced]
+        for draw in draws:
+            shares = draw(totals, random)
+            best = max(best, int(dealing.cut(shares, totals).sum(axis=1).min()))
+            if best >= self.minimum:
+                return shares
         raise ConfigError(
-            f"{wish} of {samples}, but in {TRIES} draws at beta {self.beta:g} the poorest got at most {best}; "
-            "use fewer clients, a larger beta or a smaller minimum"
+            f"{wish} of {samples}, but the poorest got at most {best} in {len(draws)} draws at beta "
+            f"{self.beta:g}; use fewer clients, a larger beta or a smaller minimum"
         )
 
-    def _draw(self, classes: int, random: Generator) -> Floats:
-        return random.dirichlet(np.full(self.clients, self.beta), size=classes).T
+    def _draw(self, totals: Indices, random: Generator) -> Floats:
+        return random.dirichlet(np.full(self.clients, self.beta), size=len(totals)).T
 
     def _draw_balanced(self, totals: Indices, random: Generator) -> Floats:
         shares = np.zeros((self.clients, len(totals)))
@@ -85,6 +86,7 @@ class PowerLaw(Scheme):
         number("tau", self.tau, 0, 10)
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
+        enough_samples(train, self.clients)
         return _by_shares(train, test, self.weights(len(train.totals), random), random)
 
     def weights(self, classes: int, random: Generator) -> Floats:

@@ -1,0 +1,187 @@
+"""The settings of an experiment: TOML <-> checked values. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from fedskew.errors import ConfigError, unknown
+
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=False)
+
+
+class _Open(BaseModel):
+    """A table whose further keys are the options of what it names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class DataTable(_Open):
+    """Which dataset, from where; further keys are its options."""
+
+    name: str = "digits"
+    dir: str | None = Field(None, description="folder with the dataset's files; default $FEDSKEW_DATA")
+
+
+class SplitTable(_Open):
+    """How examples are dealt to clients; further keys are the scheme's options."""
+
+    scheme: str = "labels"
+    seed: Natural | None = Field(None, description="seed of the partition; default: the run's seed")
+    novel: Share = Field(0.0, description="share of clients that never train")
+    shared_data: Share = Field(0.0, description="examples every client gets besides its own, as a share of a mean client")
+    centralised: bool = Field(False, description="one client holds everything: an upper bound")
+    file: str | None = Field(None, description="a saved partition to take instead of drawing one")
+
+
+class ModelTable(_Open):
+    """Which network; further keys are its options."""
+
+    name: str = "mlp"
+
+
+class MethodTable(_Open):
+    """A preset or several joined by '+'; further tables are parts that replace or join the preset's."""
+
+    preset: str = "fedavg"
+    personal: str | None = Field(None, description="which model a client predicts with; default: the method's")
+    weight: Literal["samples", "uniform"] | None = Field(None, description="weights of a plain mean; default: the method's")
+
+
+class TrainTable(_Closed):
+    """How much and how clients train."""
+
+    rounds: Positive = 50
+    participation: Annotated[float, Field(gt=0, le=1)] = Field(0.5, description="share of clients in a round")
+    epochs: Positive = 5
+    batch: Positive = 32
+    min_steps: Natural = Field(0, description="at least so many batches a round")
+    lr: Annotated[float, Field(gt=0)] = 0.05
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    clip: Annotated[float, Field(gt=0)] | None = Field(None, description="largest norm of a gradient")
+    warmup: Natural = Field(0, description="rounds in which the rate grows linearly")
+    augment: Literal["none", "crop-flip"] = Field("none", description="random crop (padding 4) and horizontal flip")
+
+
+class EvaluateTable(_Closed):
+    """What is measured and when; the last ten rounds always are."""
+
+    every: Positive = Field(1, description="rounds between evaluations of the server's model")
+    personal: Natural = Field(5, description="rounds between evaluations of every client's model; 0: never")
+    also: tuple[str, ...] = Field((), description="further personal models to evaluate, e.g. 'trained'")
+
+
+class EngineTable(_Closed):
+    """Where clients are simulated."""
+
+    name: Literal["auto", "serial", "vectorised", "pool", "ray"] = "auto"
+    workers: Natural = Field(0, description="processes of the pool; 0: one per core")
+    block: Positive = Field(10, description="clients per vectorised block")
+    backend: Literal["auto", "autograd", "torch", "native"] = Field("auto", description="the inner step")
+
+
+class Config(_Closed):
+    """An experiment as a file."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+    seeds: tuple[Natural, ...] = (0,)
+    dtype: Literal["float32", "float64"] = "float32"
+    data: DataTable = DataTable()
+    split: SplitTable = SplitTable()
+    model: ModelTable = ModelTable()
+    method: MethodTable = MethodTable()
+    train: TrainTable = TrainTable()
+    evaluate: EvaluateTable = EvaluateTable()
+    engine: EngineTable = EngineTable()
+
+    def toml(self) -> str:
+        """The file that gives this configuration again."""
+        return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
+
+    def changed(self, overrides: Mapping[str, object]) -> Config:
+        """The configuration with dotted keys replaced."""
+        table = _without_none(self.model_dump(mode="json"))
+        for key, value in overrides.items():
+            _set(table, key, value)
+        return parse(table, "the settings given with -s")
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Reads a TOML file, with `key=value` overrides."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. `fedskew new {path}` writes one that runs.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}.") from error
+    for override in overrides:
+        key, value = _pair(override)
+        _set(table, key, value)
+    return parse(table, str(path))
+
+
+def parse(table: Mapping[str, object], where: str) -> Config:
+    """Checks a table against the schema; every problem names its key and the remedy."""
+    try:
+        return Config.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_explain(error.errors()[0])}") from None
+
+
+def _explain(error: ErrorDetails) -> str:
+    path = [str(piece) for piece in error["loc"]]
+    key = ".".join(path)
+    if error["type"] == "extra_forbidden":
+        return unknown("setting", key, _keys(path[:-1]))
+    return f"{key} = {error['input']!r}: {error['msg'].removeprefix('Input ').lower()}."
+
+
+def _keys(path: Sequence[str]) -> list[str]:
+    table: Any = Config
+    for piece in path:
+        table = table.model_fields[piece].annotation
+    return [".".join([*path, name]) for name in table.model_fields]
+
+
+def _pair(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"'{text}': an override has the form key=value, e.g. train.lr=0.01.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _set(table: dict[str, Any], key: str, value: object) -> None:
+    *path, last = key.split(".")
+    for piece in path:
+        table = table.setdefault(piece, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"'{key}': {piece} is a value, not a table.")
+    table[last] = value
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value

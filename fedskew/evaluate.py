@@ -1,0 +1,163 @@
+"""One record of metrics per evaluated round, from the models of the server and of every client."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedskew import metrics
+from fedskew.algorithm import Algorithm
+from fedskew.engines.engine import Engine
+from fedskew.engines.feed import Feed
+from fedskew.examine import Exam, Marks, everybody
+from fedskew.fit import Round
+from fedskew.traffic import traffic
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """When to evaluate; the last ten rounds always are, since a result is their mean."""
+
+    every: int = 1  # rounds between evaluations of the server's model
+    personal: int = 5  # rounds between evaluations of every client's model; 0 for never
+    tail: int = 10
+
+    def overall(self, number: int, rounds: int) -> bool:
+        """Whether the server's model is evaluated after this round."""
+        return (number + 1) % self.every == 0 or number >= rounds - self.tail
+
+    def clients(self, number: int, rounds: int) -> bool:
+        """Whether the clients' models are."""
+        return bool(self.personal) and ((number + 1) % self.personal == 0 or number >= rounds - self.tail)
+
+
+@dataclass
+class Evaluator:
+    """Makes the records; remembers the marks of clients whose models have not changed."""
+
+    algorithm: Algorithm
+    engine: Engine
+    feed: Feed
+    timetable: Timetable = Timetable()
+    also: tuple[str, ...] = ()  # further personal models, beside the method's own
+    _marks: dict[int, Marks] = field(default_factory=dict)
+
+    def record(self, round: Round, rounds: int) -> tuple[Record, Record]:
+        """(metrics of the round, marks of every client)."""
+        out: Record = {"round": round.number, "participants": list(round.cohort.ids), **self._training(round)}
+        clients: Record = {}
+        for client in round.cohort.ids:
+            self._marks.pop(client, None)
+        ensemble = self.algorithm.method.overall == "ensemble"
+        if self.timetable.clients(round.number, rounds):
+            marks = self._examine(round, ensemble)
+            clients = {"round": round.number, **_per_client(marks, self.names)}
+            out |= self._personal(round, marks)
+            if ensemble:
+                out |= _global(self._ensemble(marks))
+        if not ensemble and self.timetable.overall(round.number, rounds):
+            out |= self._server(round)
+        return out, clients
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The personal models that are evaluated, the method's own first."""
+        return (self.algorithm.method.personal, *self.also)
+
+    def _training(self, round: Round) -> Record:
+        if round.replies is None:
+            return {"train.loss": math.nan}
+        losses = round.replies.loss.double()
+        down, up = traffic(self.algorithm, round.before, round.replies, round.cohort, self.feed)
+        out = {"train.loss": float(losses.mean()), "train.max_loss": float(losses.max())}
+        out |= {"bytes.down": down, "bytes.up": up}
+        for part, entries in round.server.items():
+            out |= {f"state.{part}.{name}": float(value) for name, value in entries.items() if value.ndim == 0}
+        return out
+
+    def _server(self, round: Round) -> Record:
+        novel = [self._home(client) for client in self.feed.federation.partition.novel]
+        test = torch.from_numpy(self.feed.federation.data.test)
+        cm, *strangers = everybody(self.algorithm, self.feed, round.server, [test, *novel])
+        out = _global(cm)
+        if strangers:
+            out["novel.accuracy"] = float(metrics.pooled(torch.stack(strangers)))
+        return out
+
+    def _examine(self, round: Round, ballot: bool) -> dict[int, Marks]:
+        trainers = self.feed.federation.trainers
+        due = [client for client in trainers if client not in self._marks]
+        found = self.engine.examine(round.server, due, Exam(self.names, ballot=ballot))
+        marks = {**self._marks, **dict(zip(due, found, strict=True))}
+        if not any(part.follows_server for part in self.algorithm.method.parts):
+            self._marks = {client: mark for client, mark in marks.items() if mark.seen}
+        return {client: marks[client] for client in trainers}
+
+    def _personal(self, round: Round, marks: dict[int, Marks]) -> Record:
+        counts = self.feed.federation.counts[list(marks)]
+        out: Record = {"personal.unseen_clients": sum(not mark.seen for mark in marks.values())}
+        for index, name in enumerate(self.names):
+            start = f"personal.{name}." if index else "personal."
+            home = torch.stack([mark.home[index] for mark in marks.values()])
+            whole = torch.stack([mark.whole[index] for mark in marks.values() if mark.whole is not None])
+            chosen = torch.tensor([client in round.cohort.ids for client in marks])
+            out |= {start + key: value for key, value in _clients(home, whole, counts, chosen).items()}
+        if self.algorithm.method.overall == "server":
+            homes = [self._home(client) for client in round.cohort.ids]
+            downloaded = torch.stack(everybody(self.algorithm, self.feed, round.before, homes))
+            out["personal.downloaded"] = float(metrics.mean_over_clients(metrics.accuracy(downloaded)))
+        return out
+
+    def _home(self, client: int) -> Tensor:
+        return torch.from_numpy(self.feed.federation.partition.test[client])
+
+    def _ensemble(self, marks: dict[int, Marks]) -> Tensor:
+        votes = torch.stack([mark.ballot for mark in marks.values() if mark.ballot is not None]).sum(0)
+        truth = self.feed.federation.data.y[torch.from_numpy(self.feed.federation.data.test)]
+        return metrics.confusion(metrics.predict(votes), truth, self.feed.federation.classes)
+
+
+def _global(cm: Tensor) -> Record:
+    return {
+        "global.accuracy": float(metrics.accuracy(cm)),
+        "global.macro_f1": float(metrics.macro_f1(cm)),
+        "global.per_class": metrics.per_class(cm).tolist(),
+    }
+
+
+def _clients(home: Tensor, whole: Tensor, counts: Tensor, chosen: Tensor) -> Record:
+    """Metrics over clients of one named model; `chosen` marks the participants of the round."""
+    accuracy = metrics.accuracy(home)
+    tp, tr = metrics.macro_f1(home, "present"), metrics.macro_f1(whole)
+    groups = metrics.group_accuracy(whole, counts)
+    local = metrics.local_test(tp, tr)
+    return {
+        "accuracy": float(metrics.pooled(home)),
+        "mean": float(metrics.mean_over_clients(accuracy)),
+        "selected": float(metrics.mean_over_clients(accuracy[chosen])),
+        "worst10": float(metrics.worst_share(accuracy)),
+        "std": float(metrics.spread(accuracy)),
+        "drift": float(metrics.pooled(whole)),
+        **{name: float(metrics.mean_over_clients(values)) for name, values in groups._asdict().items()},
+        "macro_f1": float(metrics.mean_over_clients(tp)),
+        "whole_f1": float(metrics.mean_over_clients(tr)),
+        "local_f1": float(local[0]),
+        "local_f1_of_means": float(local[1]),
+    }
+
+
+def _per_client(marks: dict[int, Marks], names: tuple[str, ...]) -> Record:
+    out: Record = {"clients": list(marks)}
+    for index, name in enumerate(names):
+        home = torch.stack([mark.home[index] for mark in marks.values()])
+        whole = torch.stack([mark.whole[index] for mark in marks.values() if mark.whole is not None])
+        out[f"{name}.accuracy"] = metrics.accuracy(home).tolist()
+        out[f"{name}.drift"] = metrics.accuracy(whole).tolist()
+        out[f"{name}.per_class"] = metrics.per_class(whole).tolist()
+    return out

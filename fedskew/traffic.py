@@ -1,0 +1,18 @@
+"""Bytes on the wire: four for every number sent, per participant and direction."""
+
+from fedskew import tree
+from fedskew.algorithm import Algorithm
+from fedskew.engines.feed import Feed
+from fedskew.tree import State
+from fedskew.values import Cohort, Reply
+
+
+def traffic(algorithm: Algorithm, server: State, replies: Reply, cohort: Cohort, feed: Feed) -> tuple[int, int]:
+    """(bytes down, bytes up) of one round, summed over its participants."""
+    message = algorithm.message(server, cohort.round)
+    common = sum(tree.nbytes(part) for name, part in message.items() if name not in ("shared", "clock"))
+    share = algorithm.method.share
+    down = sum(common + share.bytes_down(message["shared"], feed.idle(client)) for client in cohort.ids)
+    up = share.bytes_up(replies) + 4 * algorithm.method.aggregate.scalars * len(cohort.ids)
+    up += sum(tree.nbytes(part) for name, part in replies.extra.items() if name != share.name)
+    return down, up
