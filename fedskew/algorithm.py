@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fedskew import keys, tree
+from fedskew.adapt import adapt
 from fedskew.errors import ConfigError, unknown
 from fedskew.local import Differentiate, autograd, train
-from fedskew.method import Kit, Method
+from fedskew.method import BUILT_IN, Kit, Method
 from fedskew.part import Part
 from fedskew.phase import Context, Phase
 from fedskew.step import SGD
 from fedskew.tree import State, Tree
-from fedskew.values import Client, Cohort, Model, Reply, Run, View
+from fedskew.values import Client, Cohort, Model, Reply, Run
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Algorithm:
     model: Model
     solver: SGD = SGD()
     population: int = 1
+    expected: float = 20.0  # participations of a client in the whole run, on average
     seed: int = 0
     keep_trained: bool = True  # personal evaluation needs every client's last model
     dtype: torch.dtype = torch.float32
@@ -46,6 +48,9 @@ class Algorithm:
     def initial(self) -> Tree:
         """The common initial network."""
         return tree.cast(self.model.init(keys.integer("model", self.seed)), self.dtype)
+
+    def __post_init__(self) -> None:
+        self.phases(0)  # a part that does not fit the network says so here
 
     def phases(self, round: int) -> tuple[Phase, ...]:
         """The local round as data."""
@@ -88,7 +93,7 @@ class Algorithm:
         for part in self.method.parts:
             if part.name in kept:
                 work.update(tree.prefix(part.start(kept[part.name], received), part.name))
-        context = Context(received, message, data, round, kit.solver.lr)
+        context = Context(received, message, data, round, kit.solver.lr, self.expected)
         run = train(
             self.method.schedule.phases(kit),
             work,
@@ -121,10 +126,11 @@ class Algorithm:
         aggregate, rule = self.method.aggregate, self.method.server
         old = server["shared"]
         state = server.get(aggregate.name, {})
-        combined, state = aggregate.combine(old, replies, cohort, state)
+        combined, state = aggregate.combine(old, replies, cohort, state, self.model)
         new = {**server, aggregate.name: state}
         moving = [name for name in self.shared if name not in self.model.buffers]
-        params, state = rule.update(tree.pick(old, moving), tree.pick(combined, moving), server.get(rule.name, {}))
+        state = server.get(rule.name, {})
+        params, state = rule.update(tree.pick(old, moving), tree.pick(combined, moving), state, self.model)
         new |= {"shared": {**combined, **params}, rule.name: state}
         for part in self.method.parts:
             if part.name in replies.extra and part not in (aggregate, rule):
@@ -138,12 +144,24 @@ class Algorithm:
     def personal(self, server: State, kept: State | None, data: Client, name: str | None = None) -> Tree:
         """A named model of a client as a tree of the network; one that never took part has the server's."""
         wanted = name or self.method.personal
+        if wanted in ("adapted", "adapted_step"):
+            return self.adapted(server, kept, data, None if wanted == "adapted" else 1)
         if kept is None or wanted == "global":
             return {**self.overall(server), **(kept or {}).get("private", {})}
         models = self.models(server, kept, data)
         if wanted not in models:
-            raise ConfigError(unknown("personal model", wanted, [*models, "global"]))
+            raise ConfigError(unknown("personal model", wanted, {*models, *BUILT_IN}))
         return models[wanted]
+
+    @torch.no_grad()
+    def adapted(self, server: State, kept: State | None, data: Client, steps: int | None) -> Tree:
+        """The server's network after an epoch, or so many steps, over the client's data."""
+        private = kept["private"] if kept else tree.pick(self.initial, self.private)
+        received = {**self.method.share.take(server["shared"], data), **private}
+        kit = Kit(self.model, self.method, self.shared, replace(self.solver, warmup=0))
+        end = adapt(kit, received, data, self.expected, steps)
+        trained = self.method.share.put(server["shared"], tree.pick(end, self.shared), data)
+        return {**self.overall(server), **tree.pick(end, self.private), **trained}
 
     def models(self, server: State, kept: State, data: Client) -> dict[str, Tree]:
         """All named models of a client that has taken part."""
@@ -152,10 +170,11 @@ class Algorithm:
         if "trained" in kept:
             params = {**params, **self.method.share.put(server["shared"], kept["trained"], data)}
             found["trained"] = params
+        kit, context = self._kit(0), Context(self.overall(server), {}, data, 0, self.solver.lr, self.expected)
         for part in self.method.parts:
-            own = kept.get(part.name, {})
-            view = View(self.model, params, self.overall(server), {}, own, data, 0, self.solver.lr)
-            found.update(part.models(view))
+            if part.offers:
+                work = {**params, **tree.prefix(kept[part.name], part.name)}
+                found.update(part.models(kit.view(part, work, context)))
         return found
 
     def part(self, name: str) -> Part:

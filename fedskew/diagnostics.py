@@ -90,8 +90,7 @@ def error_correlation(logits: Tensor, labels: Tensor) -> Tensor:
     centred = wrong - wrong.mean(0)
     covariance = centred.mT @ centred
     scale = covariance.diagonal().sqrt()
-    varies = (wrong != wrong[0]).any(0)
-    return torch.where(varies[:, None] & varies, covariance / (scale[:, None] * scale), torch.nan)
+    return covariance / (scale[:, None] * scale)
 
 
 class ProxyGeometry(NamedTuple):

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-STREAMS = ("participants", "order", "model", "client", "partition", "share", "augment", "dropout")
+STREAMS = ("participants", "order", "model", "client", "partition", "share", "augment", "dropout", "epoch")
 
 
 def stream(name: str, seed: int, *key: int) -> np.random.Generator:

@@ -10,7 +10,7 @@ from fedskew import tree
 from fedskew.phase import Context, Phase, Update, Value
 from fedskew.step import Gradient, GradientAt
 from fedskew.tree import Tree
-from fedskew.values import Batch, Client, Plan, Run
+from fedskew.values import Batch, Plan, Run
 
 Loss = Callable[[Tree], tuple[Tensor, Value]]
 Differentiate = Callable[[Loss, Tree], tuple[Tree, Value]]
@@ -68,7 +68,7 @@ def _phase(
     tally = _Tally(torch.tensor(0), torch.zeros((), dtype=dtype), torch.tensor(0))
     width = max(update.step.batches for update in phase.updates)
     for first in range(0, len(plan.steps), width):
-        batches = [_batch(context.data, plan, position) for position in range(first, first + width)]
+        batches = [context.data.batch(plan, position) for position in range(first, first + width)]
         alive = None if batches[0].live is None else batches[0].live.any()
         for index, update in enumerate(phase.updates):
             work, memories[index], value = _update(
@@ -84,12 +84,6 @@ def _count(tally: _Tally, batch: Batch, value: Tensor, alive: Tensor | None) -> 
     step = torch.tensor(1) if alive is None else alive.to(torch.int64)
     loss = value if alive is None else torch.where(alive, value, torch.zeros_like(value))
     return _Tally(tally.steps + step, tally.loss + loss * size, tally.examples + size)
-
-
-def _batch(data: Client, plan: Plan, position: int) -> Batch:
-    chosen = plan.steps[position]
-    live = None if plan.live is None else plan.live[position]
-    return Batch(data.x[chosen], data.y[chosen], live)
 
 
 def _update(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedskew import tree
-from fedskew.errors import ConfigError
+from fedskew.errors import ConfigError, unknown
 from fedskew.part import Aggregate, Network, Objective, Part, Schedule, Server, Share, Term
 from fedskew.parts.aggregates import Mean
 from fedskew.parts.networks import Plain
@@ -18,9 +19,12 @@ from fedskew.parts.schedules import OnePhase
 from fedskew.parts.servers import Replace
 from fedskew.parts.shares import Everything
 from fedskew.phase import Context, Update, Value
-from fedskew.step import SGD
+from fedskew.step import SGD, Step
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model, View
+
+
+BUILT_IN = ("trained", "global", "adapted", "adapted_step")  # personal models that every method has
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,16 @@ class Method:
         if twice:
             raise ConfigError(f"a method can hold the part {twice[0]} only once.")
         for part in self.parts:
+            for section in part.needs:
+                if section not in self.share.gives:
+                    what = "something" if section == "anything" else f"the {section}"
+                    raise ConfigError(
+                        f"{part.name} needs {what} of the network to be shared; {self.share.name} does not share it."
+                    )
             part.check(self)
+        models = (*BUILT_IN, *(name for part in self.parts for name in part.offers))
+        if self.personal not in models:
+            raise ConfigError(unknown("personal model of this method", self.personal, models))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -55,16 +68,14 @@ class Method:
 
     def __add__(self, other: Method) -> Method:
         """Fills the slots of both; a slot filled twice is an error that names both sides."""
-        merged = self
-        for slot in (field.name for field in fields(Method)):
+        filled: dict[str, Any] = {"terms": self.terms + tuple(t for t in other.terms if t not in self.terms)}
+        for slot in (field.name for field in fields(Method) if field.name != "terms"):
             mine, theirs, default = getattr(self, slot), getattr(other, slot), getattr(_FEDAVG, slot)
-            if slot == "terms":
-                merged = replace(merged, terms=mine + tuple(term for term in theirs if term not in mine))
-            elif theirs not in (default, mine):
+            if theirs not in (default, mine):
                 if mine != default:
                     raise ConfigError(f"both fill the slot '{slot}': {mine} and {theirs}. Keep one of the two.")
-                merged = replace(merged, **{slot: theirs})
-        return merged
+                filled[slot] = theirs
+        return replace(self, **filled)
 
     def filled(self) -> dict[str, tuple[str, ...]]:
         """The slots that differ from FedAvg and what is in them."""
@@ -98,7 +109,20 @@ class Kit(NamedTuple):
             context.data,
             context.round,
             context.rate,
+            context.expected,
+            self.shared,
+            lambda params: self.score(params, context),
         )
+
+    def score(self, params: Tree, context: Context) -> Tensor:
+        """The mean objective of a network over the client's data, in evaluation mode."""
+        goal = self.method.objective
+        total, count = torch.zeros(()), torch.tensor(0)
+        for batch in context.data.everything():
+            out = self.model.forward(params, batch.x, False)
+            total = total + goal.loss(out, batch, self.view(goal, params, context)) * batch.size()
+            count = count + batch.size()
+        return total / count.clamp(min=1)
 
     def main(
         self,
@@ -111,7 +135,7 @@ class Kit(NamedTuple):
         goal = objective or self.method.objective
         added = tuple(self.method.terms if terms is None else terms)
         own = tuple(f"{term.name}/{name}" for term in added for name in term.own(self.model))
-        moving = tuple(trains or self.model.trainable) + own
+        moving = tuple(self.model.trainable if trains is None else trains) + own
 
         def loss(work: Tree, batch: Batch, context: Context) -> Value:
             params = tree.pick(work, self.model.names)
@@ -133,3 +157,21 @@ class Kit(NamedTuple):
         for term in added:
             rule = term.solver(rule)
         return Update(moving, loss, pull, rule)
+
+    def beside(
+        self,
+        place: str,
+        objective: Objective,
+        pull: Callable[[Tree, Context], Tree],
+        solver: Step,
+        repeats: int = 1,
+    ) -> Update:
+        """An update of a second network of the same shape, whose entries are kept under `place`."""
+
+        def loss(work: Tree, batch: Batch, context: Context) -> Value:
+            params = tree.under(work, place)
+            out = self.model.forward(params, batch.x, True)
+            value = objective.loss(out, batch, self.view(objective, params, context))
+            return Value(value, value, tree.prefix(out.buffers, place))
+
+        return Update(tuple(f"{place}/{n}" for n in self.model.trainable), loss, pull, solver, repeats)

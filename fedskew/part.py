@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch import Tensor
 
@@ -17,12 +17,17 @@ from fedskew.values import Batch, Client, Cohort, Model, Out, Reply, Run, View
 if TYPE_CHECKING:
     from fedskew.method import Kit, Method
 
+Section = Literal["anything", "body", "head"]
+
 
 @dataclass(frozen=True)
 class Part(ABC):
     """A piece of a method; state is passed in and returned, never stored."""
 
     reveals: ClassVar[str] = ""  # what leaves the client beyond parameters, in words
+    needs: ClassVar[tuple[Section, ...]] = ()  # what of the network must be shared for it to mean anything
+    offers: ClassVar[tuple[str, ...]] = ()  # the keys of `models`
+    mirrors: ClassVar[bool] = False  # what a client remembers has the shape of the whole network
     follows_server: ClassVar[bool] = False  # a client's models change while it does not take part
 
     @property
@@ -68,6 +73,10 @@ class Objective(Part):
     @abstractmethod
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor: ...
 
+    def at_home(self) -> Objective:
+        """What serves the personal model: the same, unless this one serves the average only."""
+        return self
+
 
 @dataclass(frozen=True)
 class Term(Part):
@@ -104,6 +113,8 @@ class Schedule(Part):
 class Share(Part):
     """Which entries are averaged; the rest stays with the client."""
 
+    gives: ClassVar[tuple[Section, ...]] = ("anything", "body", "head")  # what of the network is shared
+
     @abstractmethod
     def names(self, model: Model) -> tuple[str, ...]: ...
 
@@ -135,7 +146,9 @@ class Aggregate(Part):
     scalars: ClassVar[int] = 0  # numbers it needs of every client beside the parameters
 
     @abstractmethod
-    def combine(self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree) -> tuple[Tree, Tree]:
+    def combine(
+        self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
+    ) -> tuple[Tree, Tree]:
         """(combined tree, new state); `shared` is the server's tree before the round."""
 
 
@@ -144,7 +157,7 @@ class Server(Part):
     """How the server moves from its model to the combined one."""
 
     @abstractmethod
-    def update(self, old: Tree, combined: Tree, state: Tree) -> tuple[Tree, Tree]:
+    def update(self, old: Tree, combined: Tree, state: Tree, model: Model) -> tuple[Tree, Tree]:
         """(new parameters, new state); statistics of batch-norm do not pass through here."""
 
 

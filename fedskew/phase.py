@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -20,6 +20,7 @@ class Context(NamedTuple):
     data: Client
     round: int
     rate: float
+    expected: float
 
 
 class Value(NamedTuple):
@@ -43,6 +44,6 @@ class Update(NamedTuple):
 class Phase(NamedTuple):
     """A slice of the client's batch plan and an ordered tuple of updates."""
 
-    cut: Callable[[int, int], range]  # (steps, epochs) -> positions in the plan
+    cut: Callable[[int, int], Sequence[int]]  # (steps, epochs) -> positions in the plan
     updates: tuple[Update, ...]
     emits: bool = False  # the model after this phase is uploaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -29,7 +29,10 @@ GradientAt = Callable[[Tree, Batch], Gradient]
 class Step(ABC):
     """How one step is taken."""
 
-    batches: ClassVar[int] = 1  # batches consumed by one step
+    @property
+    def batches(self) -> int:
+        """How many batches one step consumes."""
+        return 1
 
     @abstractmethod
     def init(self, params: Tree) -> Tree:
@@ -87,3 +90,50 @@ class SGD(Step):
         if not rho:
             return tau
         return (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
+
+
+@dataclass(frozen=True)
+class MetaStep(Step):
+    """Descends the loss as it is after one plain step on another batch (Per-FedAvg, Fallah et al., 2020).
+
+    Weight decay is part of every gradient; there is no momentum.
+    """
+
+    inner: float = 0.01
+    outer: float = 0.001
+    order: Literal["first", "hessian_free"] = "first"
+    delta: float = 1e-3
+    weight_decay: float = 0.0
+
+    @property
+    def batches(self) -> int:
+        return 2 if self.order == "first" else 3
+
+    def init(self, params: Tree) -> Tree:
+        return {}
+
+    def take(
+        self, params: Tree, memory: Tree, batches: Sequence[Batch], gradient: GradientAt
+    ) -> tuple[Tree, Tree, Gradient]:
+        def slope(at: Tree, batch: Batch) -> Gradient:
+            found = gradient(at, batch)
+            decayed = tree.apply(lambda g, w: g + self.weight_decay * w, found.direction, at)
+            return found._replace(direction=decayed)
+
+        first = slope(params, batches[0])
+        second = slope(_moved(params, first.direction, -self.inner), batches[1])
+        direction = second.direction
+        if self.order == "hessian_free":
+            ahead, behind = (
+                slope(_moved(params, direction, way), batches[2]).direction for way in (self.delta, -self.delta)
+            )
+            bend = tree.scale(tree.subtract(ahead, behind), self.inner / (2 * self.delta))
+            direction = tree.subtract(direction, bend)
+        return _moved(params, direction, -self.outer), memory, second._replace(value=first.value)
+
+    def effective(self, steps: Tensor) -> Tensor:
+        return steps
+
+
+def _moved(params: Tree, direction: Tree, length: float) -> Tree:
+    return tree.apply(lambda w, g: w + length * g, params, direction)

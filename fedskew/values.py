@@ -1,6 +1,8 @@
 """What moves: through vmap, between processes, over the network. Flat dictionaries and NamedTuples only."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -60,6 +62,17 @@ class Client(NamedTuple):
     owned: Tensor  # [L] False where `classes` is padding
     plans: tuple[Plan, ...]  # one per phase
     id: Tensor  # the client's number
+    epoch: Plan = Plan(())  # one pass over its data, in an order that is the same in every round
+
+    def batch(self, plan: Plan, position: int) -> Batch:
+        """The examples of one step."""
+        chosen = plan.steps[position]
+        live = None if plan.live is None else plan.live[position]
+        return Batch(self.x[chosen], self.y[chosen], live)
+
+    def everything(self) -> Iterator[Batch]:
+        """All its examples once."""
+        return (self.batch(self.epoch, position) for position in range(len(self.epoch.steps)))
 
 
 class Batch(NamedTuple):
@@ -85,6 +98,15 @@ class View(NamedTuple):
     data: Client
     round: int
     rate: float  # this round's learning rate
+    expected: float  # participations of a client in the whole run, on average
+    shared: tuple[str, ...]  # the model's entries that are averaged
+    score: Callable[[Tree], Tensor]  # mean objective of a network over the client's data
+
+    @property
+    def pulled(self) -> tuple[str, ...]:
+        """Entries that are both averaged and trained: what a pull towards the server can act on."""
+        averaged = frozenset(self.shared)
+        return tuple(name for name in self.model.trainable if name in averaged)
 
 
 class Run(NamedTuple):

@@ -85,7 +85,7 @@ def test_deviation_bound_tells_the_sign_of_the_update(sample: tuple[Tensor, ...]
 def test_deviation_bound_keeps_its_digits_when_the_model_is_sure() -> None:
     p = torch.tensor([[0.5, 0.5], [1e-12, 1.0]])
     bound = deviation_bound(p, torch.ones(2, 3), torch.tensor([0, 1]))
-    assert bound[0, 1].item() == pytest.approx(2e-12, rel=1e-5)
+    assert bound[0, 1].item() == pytest.approx(2e-12, rel=1e-5, abs=0)
 
 
 @pytest.mark.parametrize("tau", [0.0, 0.5, 2.0])
@@ -159,6 +159,8 @@ def test_deviation_share_by_hand() -> None:
     assert deviation_share(counts, bound).item() == pytest.approx(1 / 3)
     assert deviation_share(counts, bound, ratio=3.0).item() == pytest.approx(1 / 2)
     assert deviation_share(torch.tensor([5, 5, 5, 5]), bound).isnan()
+    bound[0, 2] = nan
+    assert deviation_share(counts, bound).item() == pytest.approx(1 / 2)
 
 
 def test_margins_loop(sample: tuple[Tensor, ...]) -> None:
@@ -214,8 +216,9 @@ def test_error_correlation_of_components_that_never_or_always_err() -> None:
     labels = torch.tensor([0, 0, 1, 1, 1, 0, 1])
     right = torch.where(labels == 0, 1.0, -1.0)
     fickle = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
-    result = error_correlation(torch.stack([right, fickle], -1), labels)
-    assert result[0].isnan().all()
+    wrong = torch.where(labels == 2, 1.0, -1.0).neg()
+    result = error_correlation(torch.stack([right, fickle, wrong], -1), labels)
+    assert result.isnan().sum() == 8
     assert result[1, 1].item() == pytest.approx(1)
 
 

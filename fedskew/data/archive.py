@@ -1,4 +1,4 @@
-"""The files of a folder, a .tar, a .tar.gz or a .zip, one after the other in memory; nothing is ever extracted."""
+"""The files of a folder, a .tar, a .tar.gz or a .zip, one by one in memory; nothing is ever extracted."""
 
 import gzip
 import io
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 def entries(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[Entry]:
-    """The wanted files of a folder or archive, each at most `limit` bytes; a name or link that leads out is refused."""
+    """The wanted files of a folder or archive, at most `limit` bytes each; nothing may lead out of it."""
     if path.is_dir():
         yield from _of_folder(path, wanted, limit)
     elif path.suffix == ".zip":

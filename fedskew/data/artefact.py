@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,14 +35,26 @@ class Artefact(NamedTuple):
 def save(path: Path, partition: Partition, scheme: Scheme, seed: int, labels: Indices) -> str:
     """Writes a partition of the pool that has these labels, whole or not at all; returns its SHA-256."""
     try:
-        _check(partition, len(labels))
+        raw, digest = pack(partition, type(scheme).__name__.lower(), vars(scheme), seed, labels)
     except ValueError as error:
         raise DataError(f"{path}: not written, because {error}") from error
-    raw, digest = _encode(
+    if not write_with(path, lambda place: _write(place, raw)):
+        raise DiskError(
+            f"{path}: cannot be written; see that its folder is yours to write and the disk not full"
+        )
+    return digest
+
+
+def pack(
+    partition: Partition, scheme: str, settings: Mapping[str, Setting], seed: int, labels: Indices
+) -> tuple[bytes, str]:
+    """The bytes of a saved partition and their SHA-256."""
+    _check(partition, len(labels))
+    return _encode(
         {
             "format": "fedskew partition 1",
-            "scheme": type(scheme).__name__.lower(),
-            "settings": vars(scheme),
+            "scheme": scheme,
+            "settings": dict(settings),
             "seed": seed,
             "samples": len(labels),
             "labels": fingerprint(labels),
@@ -51,11 +64,6 @@ def save(path: Path, partition: Partition, scheme: Scheme, seed: int, labels: In
             "novel": list(partition.novel),
         }
     )
-    if not write_with(path, lambda place: _write(place, raw)):
-        raise DiskError(
-            f"{path}: cannot be written; see that its folder is yours to write and the disk not full"
-        )
-    return digest
 
 
 def load(path: Path, labels: Indices | None = None) -> Artefact:

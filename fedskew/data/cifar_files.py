@@ -23,16 +23,18 @@ class Layout(NamedTuple):
     labels: bytes | int  # key of the label list of a pickle, or number of label bytes before an image
 
 
-OBJECTS = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())
-THINGS = tuple(
-    """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel
-can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
-elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man
-maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
-plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail
-snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout
-tulip turtle wardrobe whale willow_tree wolf woman worm""".split()
-)
+TEN_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
+HUNDRED_NAMES = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel
+can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur
+dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion
+lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree
+pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea
+seal shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table
+tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman
+worm
+"""
+OBJECTS, THINGS = tuple(TEN_NAMES.split()), tuple(HUNDRED_NAMES.split())
 
 TEN_PYTHON = Layout(
     "cifar-10-batches-py",
@@ -80,7 +82,7 @@ def find(forms: Sequence[Layout], name: str, folder: Folder) -> tuple[Path, ...]
         here = [file for file in parts if any((at / file.name).is_file() for at in folder.places(below))]
         if here and (missing := [file.name for file in parts if file not in here]):
             raise DataError(
-                f"{form.folder}: {', '.join(missing)} missing beside {', '.join(file.name for file in here)}. "
+                f"{form.folder}: no {', '.join(missing)} beside {', '.join(file.name for file in here)}. "
                 f"Get {form.archive.url}{', or ask for a part: batches = [1, 2]' if len(parts) > 2 else ''}."
             )
         if here:

@@ -29,7 +29,7 @@ def digest(path: Path, how: How, memo: Path) -> str:
 
 
 def fingerprint(folder: Path) -> str:
-    """A hash of the names, sizes and times of all files of a folder: a tree of a thousand files is not read twice."""
+    """A hash of the names, sizes and times of all files of a folder, none of which is read."""
     state = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         stat = path.stat()

@@ -81,3 +81,11 @@ def with_shared_data(federation: Federation, share: float, seed: int) -> Federat
     drawn = keys.stream("share", seed).choice(pool, size=count, replace=False)
     train = tuple(np.concatenate([part, drawn]) for part in federation.partition.train)
     return Federation(federation.data, federation.partition._replace(train=train))
+
+
+def centralised(federation: Federation) -> Federation:
+    """One client that holds everybody's examples: an upper bound for every federated method."""
+    partition = federation.partition
+    train = np.unique(np.concatenate([partition.train[k] for k in federation.trainers]))
+    test = np.unique(np.concatenate([partition.test[k] for k in federation.trainers]))
+    return Federation(federation.data, Partition((train,), (test,)))

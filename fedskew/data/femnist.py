@@ -33,7 +33,7 @@ class Writer(NamedTuple):
 class FEMNIST(Source):
     """62 handwritten characters 1x28x28 by writer (Caldas et al. 2018, LEAF), normalised.
 
-    Layout: femnist/train/*.json and femnist/test/*.json as `preprocess.sh -t sample` leaves them in LEAF's data/.
+    Layout: femnist/train/*.json and femnist/test/*.json, as LEAF's `preprocess.sh -t sample` makes them.
     """
 
     name: ClassVar[str] = "femnist"
@@ -55,7 +55,11 @@ class FEMNIST(Source):
         for done, path in enumerate(files, 1):
             found.append(parse(path))
             folder.progress("reading femnist", done, len(files))
-        parts = [("test" == path.parent.name, writer) for path, held in zip(files, found, strict=True) for writer in held]
+        parts = [
+            (path.parent.name == "test", writer)
+            for path, held in zip(files, found, strict=True)
+            for writer in held
+        ]
         sizes = [len(writer.y) for _, writer in parts]
         is_test = np.repeat([test for test, _ in parts], sizes)
         owners = np.repeat(numbered([writer.name for _, writer in parts])[0], sizes)

@@ -55,10 +55,13 @@ class Folder:
         given = [self.data_dir, Path(shared) if shared else None, self.cache / "raw"]
         return tuple(dict.fromkeys(root.expanduser() for root in given if root is not None))
 
+    def under(self, below: Sequence[str]) -> tuple[Path, ...]:
+        """The subfolders of the roots that are named in `below`."""
+        return tuple(root / name for root in self.roots() for name in below)
+
     def places(self, below: Sequence[str], also: Iterable[Path] = ()) -> tuple[Path, ...]:
         """Every folder that may hold a dataset: subfolders named in `below`, the roots, and `also`."""
-        under = [root / name for root in self.roots() for name in below]
-        return (*under, *self.roots(), *also)
+        return (*self.under(below), *self.roots(), *also)
 
     def locate(self, path: str) -> Path:
         """Your own file or folder: `path` as given, else below one of the roots."""

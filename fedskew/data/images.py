@@ -50,7 +50,7 @@ class CINIC10(Source):
     def files(self, folder: Folder) -> tuple[Path, ...]:
         """The folder CINIC-10, or the publisher's archive of it."""
         below = ["CINIC-10", "cinic-10", "cinic10", "CINIC10"]
-        for place in folder.places(below)[: len(below) * len(folder.roots())]:
+        for place in folder.under(below):
             if (place / "train").is_dir() and (place / "test").is_dir():
                 return (place,)
         packed = File("CINIC-10.tar.gz", CINIC_URL, md5="6ee4d0c996905fe93221de577967a372")
@@ -68,7 +68,7 @@ class CINIC10(Source):
 class ImageNetSubset(Source):
     """Twelve classes of ImageNet at 3x64x64 (as in FedLC), cut to a square, scaled and normalised.
 
-    Layout: {train,val}/<class>/*.JPEG with the same twelve folders in both; the publisher's `val` is the test part.
+    Layout: {train,val}/<class>/*.JPEG with twelve class folders each; the publisher's `val` is the test part.
     """
 
     name: ClassVar[str] = "imagenet-subset"
@@ -76,12 +76,12 @@ class ImageNetSubset(Source):
 
     def files(self, folder: Folder) -> tuple[Path, ...]:
         """The folder imagenet-subset; ImageNet may not be passed on, so it is never fetched."""
-        for place in folder.places(["imagenet-subset"])[: len(folder.roots())]:
+        for place in folder.under(["imagenet-subset"]):
             if (place / "train").is_dir():
                 return (place,)
         raise DataError(
-            f"{folder.roots()[0] / 'imagenet-subset'}: not found. Get ImageNet from image-net.org and copy twelve "
-            "of its class folders there as train/<class>/*.JPEG and val/<class>/*.JPEG."
+            f"{folder.roots()[0] / 'imagenet-subset'}: not found. Get ImageNet from image-net.org and copy "
+            "twelve of its class folders there as train/<class>/*.JPEG and val/<class>/*.JPEG."
         )
 
     def read(self, files: tuple[Path, ...], folder: Folder) -> Dataset:
@@ -90,7 +90,7 @@ class ImageNetSubset(Source):
         found = [p._replace(split="test") if p.split == "valid" else p for p in found]
         classes = tuple(sorted({p.label for p in found}))
         if len(classes) != 12:
-            raise DataError(f"{files[0]}: {len(classes)} class folders where twelve belong: {', '.join(classes)}.")
+            raise DataError(f"{files[0]}: {len(classes)} class folders where twelve belong.")
         return pool(self.name, found, files[0], classes, ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
 
 
@@ -153,7 +153,7 @@ def pool(
     owners: Indices | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """One pool of the pictures, normalised by the given mean and deviation or by that of the training pictures."""
+    """One pool of the pictures, normalised as given or by the training pictures' mean and deviation."""
     strange = sorted({p.label for p in found} - set(classes))
     if strange:
         raise DataError(f"{top}: class folders {', '.join(strange)} are not among {', '.join(classes)}.")

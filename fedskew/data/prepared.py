@@ -25,15 +25,15 @@ def load(what: str, files: tuple[Path, ...], folder: "Folder", read: Callable[[]
     manifest = describe(what, files, folder)
     path = folder.cache / "prepared" / f"{key(manifest)}.safetensors"
     found = restore(path, manifest)
-    if found is None:
-        data = read()
-        found = restore(path, manifest) if store(path, manifest, data) else data
-    return data if found is None else found
+    if found is not None:
+        return found
+    data = read()
+    return (store(path, manifest, data) and restore(path, manifest)) or data
 
 
 def describe(what: str, files: tuple[Path, ...], folder: "Folder") -> str:
     """The manifest: the options and the name and SHA-256 of every source file, as JSON."""
-    sources = {path.name: folder.digest(path, "sha256") for path in files}
+    sources = [[path.name, folder.digest(path, "sha256")] for path in files]
     return json.dumps({"version": VERSION, "options": what, "sources": sources}, sort_keys=True)
 
 
@@ -51,7 +51,10 @@ def store(path: Path, manifest: str, data: Dataset) -> bool:
     words = {"manifest": manifest, "name": data.name, "classes": json.dumps(data.classes)}
 
     def fill(part: Path) -> None:
-        save_file(tensors, part, metadata=words)
+        try:
+            save_file(tensors, part, metadata=words)
+        except SafetensorError as error:  # its way to say that the disk is full
+            raise OSError(str(error)) from error
 
     return write_with(path, fill)
 

@@ -83,7 +83,7 @@ def check_member(name: str, size: int, packed: int, path: Path, limit: int = LAR
 
 
 def image(data: bytes, where: object, side: int, colour: bool, resize: bool) -> NDArray[np.uint8]:
-    """An image file as [channels, side, side] bytes; cut to a square and scaled if `resize`, else it must fit."""
+    """An image file as [channels, side, side] bytes; cropped and scaled if `resize`, else it must fit."""
     from PIL import Image, ImageOps
 
     try:

@@ -7,19 +7,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+BLOCK = 1024  # images that fit into a processor's cache
+
 
 def scaled(images: NDArray[np.uint8], mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """[N, C, ...] bytes as (byte / 255 - mean) / std, channel by channel, in one pass over the floats."""
+    """[N, C, ...] bytes as (byte / 255 - mean) / std, channel by channel."""
     axes = (1, -1, *(1 for _ in images.shape[2:]))
-    table = (np.arange(256) / 255 - np.reshape(mean, (-1, 1))) / np.reshape(std, (-1, 1))
-    lookup = torch.from_numpy(table.astype(np.float32))
-    scale = (lookup[:, 255] - lookup[:, 0]).reshape(axes) / 255
-    shift = lookup[:, 0].reshape(axes)
-    return torch.from_numpy(images).to(torch.float32).mul_(scale).add_(shift)
+    center, spread = (torch.tensor(list(v), dtype=torch.float64).reshape(axes) for v in (mean, std))
+    scale, shift = (1 / (255 * spread)).to(torch.float32), (-center / spread).to(torch.float32)
+    result = torch.empty(images.shape)
+    for k in range(0, len(images), BLOCK):
+        torch.mul(torch.from_numpy(images[k : k + BLOCK]), scale, out=result[k : k + BLOCK]).add_(shift)
+    return result
 
 
 def statistics_of_bytes(images: NDArray[np.uint8]) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of every channel of [N, C, ...] bytes as numbers in [0, 1], from exact counts."""
+    """Mean and deviation of every channel of [N, C, ...] bytes as numbers in [0, 1], from exact counts."""
     value = np.arange(256) / 255
     means, deviations = [], []
     for channel in np.moveaxis(images, 1, 0):
@@ -30,15 +33,23 @@ def statistics_of_bytes(images: NDArray[np.uint8]) -> tuple[list[float], list[fl
     return means, deviations
 
 
-def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of every channel of [N, C, ...], in float64; a constant channel gets 1."""
-    flat = x.to(torch.float64).transpose(0, 1).flatten(1)
-    std = flat.std(1, correction=0)
-    return flat.mean(1), torch.where(std > 0, std, torch.ones_like(std))
-
-
 def standardised(x: Tensor, train: NDArray[np.int64]) -> Tensor:
     """[N, C, ...] floats, each channel with mean 0 and deviation 1 over the training examples."""
-    mean, std = channel_statistics(x[torch.from_numpy(train)])
+    own = torch.from_numpy(train)
+    mean = _channel_means(x, own, torch.zeros(x.shape[1], dtype=torch.float64), power=1)
+    std = _channel_means(x, own, mean, power=2).sqrt()
     axes = (1, -1, *(1 for _ in x.shape[2:]))
-    return ((x.to(torch.float64) - mean.reshape(axes)) / std.reshape(axes)).to(torch.float32)
+    std = torch.where(std > 0, std, torch.ones_like(std)).reshape(axes)
+    result = torch.empty(x.shape)
+    for k in range(0, len(x), BLOCK):
+        result[k : k + BLOCK] = (x[k : k + BLOCK] - mean.reshape(axes)) / std
+    return result
+
+
+def _channel_means(x: Tensor, rows: Tensor, center: Tensor, power: int) -> Tensor:
+    """The mean of (x - center) ** power over all but the channel axis, in float64, block by block."""
+    total = torch.zeros_like(center)
+    for k in range(0, len(rows), BLOCK):
+        values = x[rows[k : k + BLOCK]].to(torch.float64).transpose(0, 1).flatten(1)
+        total += ((values - center[:, None]) ** power).sum(1)
+    return total / (x[0, 0].numel() * len(rows))

@@ -4,7 +4,7 @@ import io
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from fedskew.errors import DataError
 URL = "http://ufldl.stanford.edu/housenumbers/"
 FILES = (
     File("train_32x32.mat", f"{URL}train_32x32.mat", md5="e26dedcc434d2e4c54c9b2d4a06d8373"),
-    File("test_32x32.mat", f"{URL}test_32x32.mat", md5="eb5a983be6a315427106f1b324d9cef3"),
+    File("test_32x32.mat", f"{URL}test_32x32.mat", md5="eb5a983be6a315427106f1b164d9cef3"),
 )
 LARGEST = 1 << 28  # bytes, packed or not; the training images have 225 million
 HEADER, TAG, COMPRESSED = 128, 8, 15  # of the MATLAB 5 format
@@ -28,7 +28,7 @@ HEADER, TAG, COMPRESSED = 128, 8, 15  # of the MATLAB 5 format
 
 @dataclass(frozen=True)
 class SVHN(Source):
-    """House-number digits 3x32x32 (Netzer et al. 2011): 73,257 for training, 26,032 for testing, normalised."""
+    """House-number digits 3x32x32 (Netzer et al. 2011), 73,257 train and 26,032 test, normalised."""
 
     name: ClassVar[str] = "svhn"
 
@@ -52,11 +52,12 @@ def parse(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     data = read_bytes(path, LARGEST)
     try:
         check_size(data)
-        shapes = {name: (shape, kind) for name, shape, kind in whosmat(io.BytesIO(data))}
+        stream: Any = io.BytesIO(data)
+        shapes = {name: (shape, kind) for name, shape, kind in whosmat(stream)}
         (side_x, side_y, colours, count), kind = shapes["X"]
         if (side_x, side_y, colours, kind) != (32, 32, 3, "uint8") or shapes["y"][0] != (count, 1):
             raise ValueError(f"X and y are {shapes['X']} and {shapes['y']}")
-        found = loadmat(io.BytesIO(data), variable_names=["X", "y"])
+        found = loadmat(stream, variable_names=["X", "y"])
         x, y = np.ascontiguousarray(found["X"].transpose(3, 2, 0, 1)), found["y"][:, 0].astype(np.int64)
     except Exception as error:  # a damaged .mat can fail in any way; none of them is ours
         raise DataError(f"{path}: is no .mat file of SVHN ({error}). Get it again.") from error

@@ -22,6 +22,9 @@ class Engine(Protocol):
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients' models where they are kept."""
 
+    def close(self) -> None:
+        """Gives back what the engine holds: processes, shared memory."""
+
 
 def stack_replies(replies: Sequence[Reply]) -> Reply:
     """One reply with a leading client axis."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedskew import keys
 from fedskew.algorithm import Algorithm
 from fedskew.data.dataset import Indices
 from fedskew.data.federation import Federation, Training
@@ -28,9 +29,7 @@ class Feed:
 
     def client(self, round: int, client: int) -> Client:
         """One client with ragged batches."""
-        phases = self._phases(round, client)
-        plans = tuple(Plan(tuple(torch.from_numpy(step) for step in steps)) for steps in phases)
-        return self._client(client, plans)
+        return self._client(client, tuple(_ragged(steps) for steps in self._phases(round, client)))
 
     def idle(self, client: int) -> Client:
         """The client outside of training: its counts and classes, no batches."""
@@ -50,6 +49,7 @@ class Feed:
             torch.stack([row.owned for row in padded]),
             tuple(_pad(phase, self.training.batch) for phase in zip(*plans, strict=True)),
             torch.tensor(clients),
+            _pad([self._epoch(client) for client in clients], self.training.batch),
         )
 
     def steps(self, round: int, client: int) -> int:
@@ -60,7 +60,13 @@ class Feed:
         counts = self.federation.counts[client]
         classes = counts.nonzero()[:, 0]
         owned = torch.ones_like(classes, dtype=torch.bool)
-        return Client(self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client))
+        epoch = _ragged(self._epoch(client))
+        return Client(self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client), epoch)
+
+    def _epoch(self, client: int) -> list[Indices]:
+        own, batch = self.federation.partition.train[client], self.training.batch
+        shuffled = own[keys.stream("epoch", self.algorithm.seed, client).permutation(len(own))]
+        return [shuffled[first : first + batch] for first in range(0, len(own), batch)]
 
     def _phases(self, round: int, client: int) -> list[list[Indices]]:
         batches = self.federation.batches(self.algorithm.seed, round, client, self.training)
@@ -73,6 +79,10 @@ class Feed:
                 chosen = [step for step in chosen if len(step) > 1]
             cut.append(_grouped(chosen, max(update.step.batches for update in phase.updates)))
         return cut
+
+
+def _ragged(steps: list[Indices]) -> Plan:
+    return Plan(tuple(torch.from_numpy(step) for step in steps))
 
 
 def _grouped(steps: list[Indices], width: int) -> list[Indices]:

@@ -43,13 +43,16 @@ class Vectorised:
         """Evaluates the clients one by one."""
         return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def _run(self, message: State, ids: Sequence[int], round: int) -> dict[int, Reply]:
         states = [self.kept.get(client) or self.algorithm.fresh(client) for client in ids]
         known = [{n: t for n, t in state.items() if n != "trained"} for state in states]
         stacked = {name: tree.stack([state[name] for state in known]) for name in known[0]}
         data = self.feed.block(round, ids)
         plans = tuple(Plan(0, 0) for _ in data.plans)  # type: ignore[arg-type]
-        axes = Client(None, None, 0, 0, 0, plans, 0)  # type: ignore[arg-type]
+        axes = Client(None, None, 0, 0, 0, plans, 0, Plan(0, 0))  # type: ignore[arg-type]
 
         def one(kept: State, client: Client) -> tuple[Reply, State]:
             return self.algorithm.local(message, kept, client, functional)

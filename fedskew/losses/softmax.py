@@ -66,7 +66,7 @@ def fedlc(
     # The lowest finite number, not -inf: a client with no class at all must give 0, and inf - inf is NaN.
     lowest = torch.finfo(logits.dtype).min
     removed = margins.isinf()
-    # A margin is small beside a large logit, so the logits are taken from their largest before it is subtracted.
+    # A margin is small beside a large logit: subtracted from the distance to the top, it keeps its digits.
     top = logits.masked_fill(removed, lowest).amax(-1, keepdim=True).detach()
     calibrated = (logits - top - margins).masked_fill(removed, lowest)
     if denominator == "all":

@@ -20,7 +20,9 @@ def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = Non
     chosen = list(head) if head else [_last_linear(modules)]
     for name in chosen:
         if name not in modules:
-            raise ConfigError(f"head module '{name}' is not in the network. Modules: {', '.join(filter(None, modules))}.")
+            raise ConfigError(
+                f"head module '{name}' is not in the network. Modules: {', '.join(filter(None, modules))}."
+            )
     layers = tuple(_layers(modules))
     entry, leaf = modules[chosen[0]], _linear(modules[chosen[-1]], last=True)
     buffers = frozenset(name for name, _ in skeleton.named_buffers())
@@ -76,3 +78,8 @@ def _linear(module: nn.Module, last: bool) -> nn.Linear:
     if not found:
         raise ConfigError(f"the head module {module} holds no linear layer.")
     return found[-1 if last else 0]
+
+
+def factory(build: Callable[[int], nn.Module], head: Sequence[str] | None = None) -> Callable[[int], Model]:
+    """From a number of outputs to the Model of the module that `build` makes for it."""
+    return lambda outputs: from_module(lambda: build(outputs), head)

@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fedskew import losses
+from fedskew.errors import ConfigError
 from fedskew.part import Objective
 from fedskew.values import Batch, Out, View
+
+Threshold = float | tuple[float, ...] | tuple[tuple[float, ...], ...]  # for all, [C], or [K][C] by client
 
 
 @dataclass(frozen=True)
@@ -19,27 +23,116 @@ class CrossEntropy(Objective):
 
 
 @dataclass(frozen=True)
-class RestrictedSoftmax(Objective):
-    """Logits of classes the client does not hold are scaled by alpha (FedRS; MAP Eq. 8)."""
+class OneVsAllBinary(Objective):
+    """A yes-or-no question per class, without the pairs that are easy already (FedABC, Wang et al., 2023).
 
-    alpha: float = 0.5
-    mode: Literal["hard", "soft"] = "hard"
+    Which classes a client holds is known from all its data, not from the batch.
+    """
+
+    mp: Threshold = 0.75
+    mn: Threshold = 0.25
+    mnn: Threshold = 0.30
+    sigma: float = 2.0
+    drop: bool = True
+    detach_focal: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("mp", self.mp), ("mn", self.mn), ("mnn", self.mnn)):
+            table = torch.as_tensor(value)
+            if table.ndim > 2 or bool(((table < 0) | (table > 1)).any()):
+                raise ConfigError(f"OneVsAllBinary.{name} = {value}: thresholds are probabilities in [0, 1].")
 
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
-        return losses.restricted_softmax(
+        return losses.fedabc(
             out.logits,
             batch.y,
             view.data.counts,
-            alpha=self.alpha,
-            mode=self.mode,
+            mp=_own(self.mp, view),
+            mn=_own(self.mn, view),
+            mnn=_own(self.mnn, view),
+            sigma=self.sigma,
+            drop=self.drop,
+            detach_focal=self.detach_focal,
             live=batch.live,
             validate=False,
         )
 
 
+def _own(threshold: Threshold, view: View) -> Tensor:
+    table = torch.tensor(threshold, dtype=torch.float64)
+    return table[view.data.id] if table.ndim == 2 else table
+
+
+@dataclass(frozen=True)
+class CalibratedSoftmax(Objective):
+    """Softmax with a margin that grows as a class gets rare, without missing classes (FedLC, Zhang et al., 2022).
+
+    The sum runs over the label too; printed without it (`denominator = "others"`) the loss has no lower bound.
+    """
+
+    tau: float = 1.0
+    margin: Literal["quarter", "log_prior"] = "quarter"
+    denominator: Literal["all", "others"] = "all"
+    missing: Literal["mask", "clip"] = "mask"
+    eps: float = 1e-8
+
+    def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
+        return losses.fedlc(
+            out.logits,
+            batch.y,
+            view.data.counts,
+            tau=self.tau,
+            margin=self.margin,
+            denominator=self.denominator,
+            missing=self.missing,
+            eps=self.eps,
+            live=batch.live,
+            validate=False,
+        )
+
+    def at_home(self) -> Objective:
+        return CrossEntropy()
+
+
+@dataclass(frozen=True)
+class BalancedSoftmax(Objective):
+    """Softmax with the log of the class counts added (generic head of FedRoD, Chen and Chao, 2022)."""
+
+    gamma: float = 1.0
+
+    def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
+        counts = view.data.counts
+        return losses.balanced_softmax(
+            out.logits, batch.y, counts, gamma=self.gamma, live=batch.live, validate=False
+        )
+
+    def at_home(self) -> Objective:
+        return CrossEntropy()
+
+
+@dataclass(frozen=True)
+class RestrictedSoftmax(Objective):
+    """Logits of classes the client does not hold are scaled by alpha (FedRS, Li and Zhan, 2021; MAP Eq. 8).
+
+    A bias is scaled with the rest of its logit.
+    """
+
+    alpha: float = 0.5
+    mode: Literal["hard", "soft"] = "hard"
+
+    def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
+        counts, alpha, mode = view.data.counts, self.alpha, self.mode
+        return losses.restricted_softmax(
+            out.logits, batch.y, counts, alpha=alpha, mode=mode, live=batch.live, validate=False
+        )
+
+    def at_home(self) -> Objective:
+        return CrossEntropy()
+
+
 @dataclass(frozen=True)
 class OwnComponents(Objective):
-    """Binary cross-entropy of each component the client trains (FedOVA §III, Step 2)."""
+    """Binary cross-entropy of each component the client trains (FedOVA, Zhu et al., 2021, Step 2)."""
 
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
         data = view.data

@@ -75,7 +75,7 @@ class Inherit(Term):
     temperature: float = 4.0
     mu: float = 0.9
     mu_max: float = 1.0
-    rounds: float = 20.0  # expected participations Q*T of a client
+    rounds: float | None = None  # Q*T of the schedule of mu; default: of this run
     personal: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
@@ -94,7 +94,7 @@ class Inherit(Term):
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         times = view.client["times"]
-        mu = (self.mu * times / self.rounds).clamp(0, self.mu_max)
+        mu = (self.mu * times / (self.rounds or view.expected)).clamp(0, self.mu_max)
         heir = tree.under(view.client, "model")
         mixed = {n: _mix(view.params[n], old, mu) for n, old in heir.items()}
         return {}, {**tree.prefix(mixed, "model"), "times": times + 1}

@@ -49,14 +49,18 @@ class Setting(NamedTuple):
     def size(self, k: int) -> float:
         return float(len(self.federation.partition.train[k]))
 
-    def batches(self, t: int, k: int) -> Batches:
-        """The batches of client k in round t; without those of one example where the network has BatchNorm."""
-        found = []
-        for chosen in self.federation.batches(self.seed, t, k, self.training):
-            place = torch.from_numpy(chosen)
-            if len(place) > 1 or not list(self.build(1).buffers()):
-                found.append((self.federation.data.x[place].double(), self.federation.data.y[place]))
-        return found
+    def steps(self, k: int) -> int:
+        """E * ceil(n_k / B): the length of a client's plan."""
+        return self.training.epochs * -(-int(self.size(k)) // self.training.batch)
+
+    def batches(self, t: int, k: int, first: int = 0, end: int | None = None) -> Batches:
+        """Batches first..end of client k's plan in round t; BatchNorm cannot train on one example."""
+        plan = self.federation.batches(self.seed, t, k, self.training)
+        normalised = any(
+            isinstance(module, nn.modules.batchnorm._BatchNorm) for module in self.build(1).modules()
+        )
+        places = [torch.from_numpy(chosen) for chosen in plan[first:end] if len(chosen) > 1 or not normalised]
+        return [(self.federation.data.x[p].double(), self.federation.data.y[p]) for p in places]
 
     def everything(self, k: int) -> tuple[Tensor, Tensor]:
         """All training examples of client k."""

@@ -73,16 +73,13 @@ def distinct(held: Indices, random: Generator) -> Mask:
     while len(twice := np.argwhere(held > 1)):
         for k, a in twice:
             if held[k, a] > 1:
-                j = _one_of(held[:, a] == 0, random)
-                b = _one_of((held[j] > 0) & ((held[k] == 0) | (held[j] > 1)), random)
+                while held[j := random.integers(len(held)), a]:
+                    pass
+                fit = np.flatnonzero((held[j] > 0) & ((held[k] == 0) | (held[j] > 1)))
+                b = fit[random.integers(len(fit))]
                 held[[k, j], [a, b]] -= 1
                 held[[k, j], [b, a]] += 1
     return held > 0
-
-
-def _one_of(allowed: Mask, random: Generator) -> int:
-    places = np.flatnonzero(allowed)
-    return int(places[random.integers(len(places))])
 
 
 def grouped(keys: Indices, random: Generator) -> Indices:

@@ -70,8 +70,8 @@ class Incomplete(Scheme):
 class Natural(Scheme):
     """One client for each owner (writer, speaker, patient) with enough training samples.
 
-    Its test is what the dataset keeps for testing of the same owner; if it keeps nothing of any of them, a share
-    of each of the client's classes, and none of a class of which it has one sample.
+    Its test is what the dataset keeps for testing of the same owner; if it keeps nothing of any of them, a
+    share of each of the client's classes, and none of a class of which it has one sample.
     """
 
     test_share: float = 0.2

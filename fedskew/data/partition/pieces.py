@@ -100,15 +100,16 @@ class Labels(Scheme):
 
     def ownership(self, classes: int, random: Generator) -> Mask:
         """Which client gets a part of which label, [K, C]."""
-        places = self.per_client * self.clients
-        if places % classes:
-            raise ConfigError(
-                f"{self.per_client} labels x {self.clients} clients = {places} parts, and {classes} classes do "
-                f"not divide {places} ({places / classes:.2f} each); change clients or per_client"
-            )
-        dealt = random.permutation(np.repeat(np.arange(classes), places // classes))
-        client = np.repeat(np.arange(self.clients), self.per_client)
-        return dealing.distinct(dealing.tally(client, dealt, (self.clients, classes)), random)
+        wish = f"{self.per_client} labels x {self.clients} clients = {self.per_client * self.clients} parts"
+        each = self.per_client * self.clients / classes
+        if not each.is_integer():
+            raise ConfigError(f"{wish} / {classes} classes = {each:.2f}, no whole number; change either")
+        # To hold most labels is to lack few: the fewer are dealt, the sooner the duplicates are gone.
+        few = min(self.per_client, classes - self.per_client)
+        client = np.repeat(np.arange(self.clients), few)
+        dealt = random.permutation(np.arange(few * self.clients) % classes)
+        held = dealing.distinct(dealing.tally(client, dealt, (self.clients, classes)), random)
+        return held if few == self.per_client else ~held
 
 
 def _with_matched_test(

@@ -1,0 +1,60 @@
+"""From a checked configuration to an experiment that can run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fedskew.config import Config
+from fedskew.data import artefact, partition
+from fedskew.data.federation import Training
+from fedskew.engines.choose import Choice
+from fedskew.evaluate import Timetable
+from fedskew.experiment import Experiment
+from fedskew.method import Method
+from fedskew.methods import table
+from fedskew.parts.aggregates import Mean
+from fedskew.step import SGD
+
+
+def experiment(config: Config) -> Experiment:
+    """The experiment a configuration describes."""
+    train = config.train
+    return Experiment(
+        data=config.data.name,
+        data_options=config.data.options,
+        data_dir=config.data.dir,
+        split=_split(config),
+        split_seed=config.split.seed,
+        novel=config.split.novel,
+        shared_data=config.split.shared_data,
+        centralised=config.split.centralised,
+        model=config.model.name,
+        model_options=config.model.options,
+        method=method(config),
+        name=config.method.preset,
+        rounds=train.rounds,
+        participation=train.participation,
+        training=Training(train.epochs, train.batch, train.min_steps),
+        solver=SGD(train.lr, train.momentum, train.weight_decay, train.clip, train.warmup),
+        timetable=Timetable(config.evaluate.every, config.evaluate.personal),
+        also=config.evaluate.also,
+        engine=Choice(**config.engine.model_dump()),
+        dtype=getattr(torch, config.dtype),
+    )
+
+
+def method(config: Config) -> Method:
+    """The method with the configuration's own parts and weights."""
+    made = table({"preset": config.method.preset, "parts": config.method.options})
+    if config.method.personal:
+        made = replace(made, personal=config.method.personal)
+    if config.method.weight and isinstance(made.aggregate, Mean):
+        made = replace(made, aggregate=Mean(config.method.weight))
+    return made
+
+
+def _split(config: Config) -> partition.Scheme | partition.Partition:
+    if config.split.file:
+        return artefact.load(Path(config.split.file)).partition
+    return partition.scheme(config.split.scheme, config.split.options)

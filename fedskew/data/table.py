@@ -1,0 +1,158 @@
+"""Your own numbers: a .csv or .parquet table with a column of labels and perhaps one of clients."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedskew.data.arrays import from_arrays
+from fedskew.data.dataset import Dataset
+from fedskew.data.folder import Folder
+from fedskew.data.safe import gunzip, read_bytes
+from fedskew.data.source import Source
+from fedskew.errors import DataError, unknown
+
+LARGEST = 1 << 28  # bytes of a table's text
+Table = dict[str, NDArray[Any]]  # column name -> column
+TRUE, FALSE = ("1", "true", "test", "yes"), ("0", "false", "train", "no")
+
+
+@dataclass(frozen=True)
+class CSV(Source):
+    """A .csv or .csv.gz with a header; every column but `label`, `client`, `test` and `drop` is an input.
+
+    `test` is a column with 1 or 0 (or test or train); without it 20 % of every class is held out.
+    """
+
+    name: ClassVar[str] = "csv"
+    path: str
+    label: str
+    client: str | None = None
+    test: str | None = None
+    drop: Sequence[str] = ()
+    separator: str = ","
+    normalise: bool = True
+    seed: int = 0
+
+    def files(self, folder: Folder) -> tuple[Path, ...]:
+        """The table."""
+        return (folder.locate(self.path),)
+
+    def read(self, files: tuple[Path, ...], folder: Folder) -> Dataset:
+        """The rows of the table."""
+        table = read_csv(files[0], self.separator)
+        return pool(self, table, files[0])
+
+
+@dataclass(frozen=True)
+class Parquet(Source):
+    """A .parquet table, with the options of a .csv; read by pyarrow (extra `table`)."""
+
+    name: ClassVar[str] = "parquet"
+    path: str
+    label: str
+    client: str | None = None
+    test: str | None = None
+    drop: Sequence[str] = ()
+    normalise: bool = True
+    seed: int = 0
+
+    def files(self, folder: Folder) -> tuple[Path, ...]:
+        """The table."""
+        return (folder.locate(self.path),)
+
+    def read(self, files: tuple[Path, ...], folder: Folder) -> Dataset:
+        """The rows of the table."""
+        return pool(self, read_parquet(files[0]), files[0])
+
+
+def read_csv(path: Path, separator: str) -> Table:
+    """The columns of a text table, as text."""
+    data = gunzip(path, LARGEST) if path.suffix == ".gz" else read_bytes(path, LARGEST)
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), delimiter=separator, strict=True))
+    except (UnicodeDecodeError, csv.Error, TypeError) as error:
+        raise DataError(f"{path}: is no table of text with separator {separator!r} ({error}).") from error
+    rows = [row for row in rows if row]
+    if len(rows) < 2:
+        raise DataError(f"{path}: has {len(rows)} lines; a header and at least one row are needed.")
+    header = rows[0]
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}: two columns have the same name: {', '.join(header)}.")
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(header):
+            raise DataError(f"{path}: row {number} has {len(row)} values for {len(header)} columns.")
+    return {name: np.array(column) for name, column in zip(header, zip(*rows[1:], strict=True), strict=True)}
+
+
+def read_parquet(path: Path) -> Table:
+    """The columns of a parquet table."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise DataError(
+            "parquet tables are read by the package pyarrow: pip install 'fedskew[table]'."
+        ) from error
+    try:
+        file = parquet.ParquetFile(path)
+        size = sum(file.metadata.row_group(k).total_byte_size for k in range(file.num_row_groups))
+        if size > LARGEST or file.metadata.num_rows * file.metadata.num_columns > LARGEST:
+            raise DataError(f"{path}: unpacks to more than {LARGEST:,} bytes, so it was not read.")
+        table = file.read()
+        return {name: np.asarray(table[name].to_pylist()) for name in table.column_names}
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise DataError(f"{path}: is no whole parquet table ({error}).") from error
+
+
+def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
+    """The rows of a table as a dataset."""
+    special = [
+        name for name in (options.label, options.client, options.test, *options.drop) if name is not None
+    ]
+    for name in special:
+        if name not in table:
+            raise DataError(f"{path}: {unknown('column', name, table)}")
+    inputs = [name for name in table if name not in special]
+    if not inputs:
+        raise DataError(f"{path}: no column is left as an input.")
+    return from_arrays(
+        np.stack([numbers(table[name], name, path) for name in inputs], axis=1),
+        table[options.label],
+        client=None if options.client is None else table[options.client],
+        test=None if options.test is None else flags(table[options.test], options.test, path),
+        normalise=options.normalise,
+        seed=options.seed,
+        name=str(path),
+    )._replace(name=options.name)
+
+
+def numbers(column: NDArray[Any], name: str, path: Path) -> NDArray[np.float64]:
+    """A column as finite numbers."""
+    try:
+        values = column.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"{path}: column {name!r} is not all numbers ({error}). Leave it out: drop = [...]."
+        ) from error
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0]) + 1
+        raise DataError(
+            f"{path}: column {name!r} has no finite number in data row {row}. Fill it or drop the row."
+        )
+    return values
+
+
+def flags(column: NDArray[Any], name: str, path: Path) -> NDArray[np.bool_]:
+    """A column that says which rows are held out for testing."""
+    words = [str(value).strip().lower() for value in column.tolist()]
+    if strange := sorted(set(words) - {*TRUE, *FALSE}):
+        raise DataError(
+            f"{path}: column {name!r} has {strange[0]!r}, which is none of {', '.join(TRUE + FALSE)}."
+        )
+    return np.array([word in TRUE for word in words])

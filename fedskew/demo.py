@@ -1,0 +1,19 @@
+"""The demo's settings: digits over 20 clients with two labels each, no download."""
+
+from fedskew.config import Config, parse
+
+
+def config(method: str) -> Config:
+    """The demo with one method."""
+    return parse(
+        {
+            "name": method,
+            "data": {"name": "digits"},
+            "split": {"scheme": "labels", "clients": 20, "per_client": 2},
+            "model": {"name": "mlp"},
+            "method": {"preset": method},
+            "train": {"rounds": 40, "participation": 0.5, "epochs": 3, "batch": 16, "lr": 0.05},
+            "evaluate": {"every": 5, "personal": 10},
+        },
+        "the demo",
+    )

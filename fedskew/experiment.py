@@ -1,0 +1,191 @@
+"""Data, split, model, method, engine, rounds and seed put together: what is run and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedskew.algorithm import Algorithm
+from fedskew.data import registry
+from fedskew.data.arrays import from_arrays
+from fedskew.data.dataset import Dataset
+from fedskew.data.federation import Federation, Training, centralised, with_shared_data
+from fedskew.data.partition import Labels, Natural, Partition, Scheme, hold_out, split
+from fedskew.engines.choose import Choice, engine, resolve
+from fedskew.engines.engine import Engine
+from fedskew.engines.feed import Feed
+from fedskew.evaluate import Evaluator, Record, Timetable
+from fedskew.fit import Round, fit
+from fedskew.method import Method
+from fedskew.methods import compose
+from fedskew.models.registry import factory, model
+from fedskew.results import Result, Results
+from fedskew.step import SGD
+from fedskew.tree import State
+from fedskew.values import Model
+
+Network = str | Callable[[int], nn.Module] | Callable[[int], Model]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One setting; names and objects are both accepted.
+
+    `data` is a dataset's name, a Dataset, or arrays (x, y) or (x, y, client of each example).
+    `model` is a network's name or a function from the number of outputs to an nn.Module.
+    `method` is a preset, several joined by '+', or a Method.
+    """
+
+    data: str | Dataset | tuple[Any, ...] = "digits"
+    split: Scheme | Partition | None = None
+    model: Network = "mlp"
+    method: str | Method = "fedavg"
+    rounds: int = 50
+    participation: float = 0.5
+    training: Training = Training(epochs=5, batch=32)
+    solver: SGD = SGD(lr=0.05)
+    timetable: Timetable = Timetable()
+    also: tuple[str, ...] = ()
+    engine: Choice = Choice()
+    name: str = ""
+    dtype: torch.dtype = torch.float32
+    data_options: dict[str, Any] = field(default_factory=dict)
+    model_options: dict[str, Any] = field(default_factory=dict)
+    data_dir: str | None = None
+    split_seed: int | None = None
+    novel: float = 0.0
+    shared_data: float = 0.0
+    centralised: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the method is called in tables."""
+        return self.name or (self.method if isinstance(self.method, str) else "method")
+
+    def dataset(self) -> Dataset:
+        """The pool of examples."""
+        if isinstance(self.data, str):
+            return registry.load(self.data, self.data_options, self.data_dir)
+        if isinstance(self.data, Dataset):
+            return self.data
+        return from_arrays(*self.data)
+
+    def partition(self, data: Dataset, seed: int) -> Partition:
+        """Who owns what under this seed."""
+        if isinstance(self.split, Partition):
+            return self.split
+        scheme = self.split or (Labels(per_client=2, clients=20) if data.owners is None else Natural())
+        own = seed if self.split_seed is None else self.split_seed
+        owners = None if data.owners is None else np.asarray(data.owners)
+        return hold_out(split(scheme, data.y.numpy(), data.train, data.test, own, owners), self.novel, own)
+
+    def federation(self, data: Dataset, seed: int) -> Federation:
+        """The data side of a run."""
+        made = Federation(data, self.partition(data, seed))
+        if self.shared_data:
+            made = with_shared_data(made, self.shared_data, seed)
+        return centralised(made) if self.centralised else made
+
+    def algorithm(self, federation: Federation, seed: int) -> Algorithm:
+        """The method bound to the network."""
+        method = compose(self.method) if isinstance(self.method, str) else self.method
+        shape = tuple(federation.data.x.shape[1:])
+        if isinstance(self.model, str):
+            build = model(self.model, self.model_options, shape)
+        else:
+            build = factory(self.model)
+        return Algorithm(
+            method,
+            method.network.build(build, federation.classes),
+            self.solver,
+            len(federation.trainers),
+            self.participation * self.rounds,
+            seed,
+            keep_trained=bool(self.timetable.personal),
+            dtype=self.dtype,
+        )
+
+    def choice(self, seed: int, data: Dataset) -> Choice:
+        """The engine that suits this setting."""
+        feed = self._feed(seed, data)
+        return resolve(self.engine, feed.algorithm, feed)
+
+    def session(self, seed: int, data: Dataset | None = None) -> Session:
+        """Everything one seed needs, built and ready."""
+        feed = self._feed(seed, data or self.dataset())
+        chosen = resolve(self.engine, feed.algorithm, feed)
+        return Session(self, feed, engine(chosen, feed.algorithm, feed))
+
+    def _feed(self, seed: int, data: Dataset) -> Feed:
+        federation = self.federation(data, seed)
+        return Feed.of(self.algorithm(federation, seed), federation, self.training)
+
+    def fit(
+        self, seeds: Sequence[int] = (0,), on_round: Callable[[int, Record], None] | None = None
+    ) -> Results:
+        """Runs every seed and returns what was measured."""
+        data = self.dataset()
+        found = []
+        for seed in seeds:
+            records = []
+            with self.session(seed, data) as session:
+                for step in session.rounds():
+                    records.append(step.record)
+                    if on_round:
+                        on_round(seed, step.record)
+            found.append(Result(self.label, self.label, seed, tuple(records)))
+        return Results(tuple(found))
+
+    def using(self, method: str | Method, name: str = "") -> Experiment:
+        """The same setting with another method."""
+        return replace(self, method=method, name=name)
+
+
+class Step(NamedTuple):
+    """One round as it happened, with its records."""
+
+    record: Record
+    clients: Record
+    round: Round
+
+
+@dataclass
+class Session:
+    """One seed of an experiment in progress."""
+
+    experiment: Experiment
+    feed: Feed
+    engine: Engine
+
+    def rounds(self, start: int = 0, server: State | None = None) -> Iterator[Step]:
+        """Trains and evaluates round after round, from the beginning or from a checkpoint."""
+        plan = self.experiment
+        evaluator = Evaluator(self.feed.algorithm, self.engine, self.feed, plan.timetable, plan.also)
+        federation = self.feed.federation
+        steps = fit(self.feed.algorithm, self.engine, federation, plan.rounds, plan.participation, start, server)
+        for round in steps:
+            record, clients = evaluator.record(round, plan.rounds)
+            yield Step(record, clients, round)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.close()
+
+
+def run(
+    data: str | Dataset | tuple[Any, ...] = "digits",
+    method: str | Method = "fedavg",
+    model: Network = "mlp",
+    split: Scheme | Partition | None = None,
+    rounds: int = 50,
+    seeds: Sequence[int] = (0,),
+) -> Results:
+    """Runs one method with sensible defaults."""
+    return Experiment(data=data, split=split, model=model, method=method, rounds=rounds).fit(seeds)

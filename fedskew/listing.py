@@ -1,0 +1,59 @@
+"""What `ls` and `show` say of runs; nothing here imports torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fedskew.errors import ConfigError, FedskewError
+from fedskew.store import layout
+from fedskew.store.reader import RunReader
+
+
+def places(out: Path) -> list[Path]:
+    """All run directories below a folder."""
+    if not out.is_dir():
+        return []
+    return sorted(path.parent for path in out.rglob(layout.OPENING) if layout.is_run(path.parent))
+
+
+def rows(out: Path) -> list[list[str]]:
+    """A line for every run."""
+    return [_row(place, out) for place in places(out)]
+
+
+def _row(place: Path, out: Path) -> list[str]:
+    name = str(place.relative_to(out))
+    try:
+        reader = RunReader(place)
+        config, records = reader.config(), reader.metrics()
+        done = reader.round()
+    except FedskewError as error:
+        return [name, "", "", "", "", "", f"unreadable: {error}"]
+    rounds = config["train"]["rounds"]
+    finished = 0 if done is None else done + 1
+    state = "complete" if finished == rounds else "resumable"
+    shown = [_percent(records, "global.accuracy"), _percent(records, "personal.accuracy")]
+    method, seed = config["method"]["preset"], config["seeds"][0]
+    return [name, str(method), str(seed), f"{finished}/{rounds}", *shown, state]
+
+
+def details(place: Path) -> list[str]:
+    """Everything worth knowing of one run."""
+    if not layout.is_run(place):
+        raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
+    reader = RunReader(place)
+    records = reader.metrics()
+    last: dict[str, Any] = {}
+    for record in records:
+        last |= {key: value for key, value in record.items() if isinstance(value, int | float)}
+    lines = [f"run {place}", "", *reader.file(layout.CONFIG).decode().splitlines(), "", "last values"]
+    lines += [f"  {key:32} {value:.6g}" for key, value in sorted(last.items())]
+    lines += ["", "events"]
+    lines += [f"  {event}" for event in reader.events() if event.get("event") != "round"]
+    return lines
+
+
+def _percent(records: list[dict[str, Any]], metric: str) -> str:
+    found = [record[metric] for record in records if record.get(metric) is not None]
+    return f"{100 * found[-1]:.1f}" if found else "-"

@@ -1,0 +1,135 @@
+"""Runs on disk: begin, carry on to the end from wherever it stopped, read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from fedskew import build
+from fedskew.config import Config, parse
+from fedskew.data import artefact
+from fedskew.errors import ConfigError, DivergedError
+from fedskew.experiment import Session
+from fedskew.results import Result
+from fedskew.store import environment, layout
+from fedskew.store.reader import RunReader
+from fedskew.store.run import RunStore
+from fedskew.values import Cohort
+
+PARTITION = "partition.json"
+OnRound = Callable[[Path, int, int], None]  # (run, rounds done, rounds in all)
+
+
+def folder(config: Config, seed: int, out: Path) -> Path:
+    """Where a seed of this configuration is kept."""
+    return out / config.name / str(seed)
+
+
+def begin(config: Config, seed: int, out: Path) -> Path:
+    """Makes the run's directory with everything a resumed run needs, and nothing if it cannot run."""
+    place = folder(config, seed, out)
+    experiment = build.experiment(config)
+    data = experiment.dataset()
+    partition = experiment.partition(data, seed)
+    scheme, own = config.split.scheme, seed if config.split.seed is None else config.split.seed
+    packed, _ = artefact.pack(partition, scheme, config.split.options, own, data.y.numpy())
+    chosen = {f"engine.{key}": value for key, value in asdict(experiment.choice(seed, data)).items()}
+    resolved = config.changed({"seeds": [seed], **chosen})
+    RunStore.create(place, resolved.toml(), environment.describe(), {PARTITION: packed}).close()
+    return place
+
+
+def carry_on(place: Path, on_round: OnRound | None = None) -> Result:
+    """Trains to the last round; a run that is complete is only read."""
+    with RunStore.open(place) as store:
+        config = parse(RunReader(place).config(), str(place / layout.CONFIG))
+        rounds = config.train.rounds
+        if store.round is None or store.round + 1 < rounds:
+            _train(store, config, place, on_round)
+    return read(place)
+
+
+def _train(store: RunStore, config: Config, place: Path, on_round: OnRound | None) -> None:
+    with _session(config, place) as session:
+        _rounds(store, session, config, place, on_round)
+
+
+def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_round: OnRound | None) -> None:
+    point = store.load()
+    start, server = 0, None
+    if point is not None:
+        start, server = point.round + 1, point.server
+        session.engine.kept.update(point.kept)
+    store.log_event("resumed" if point else "started", {"round": start})
+    clock = time.monotonic()
+    try:
+        for step in session.rounds(start, server):
+            store.log_metrics(step.record)
+            store.log_clients([step.clients] if step.clients else [])
+            changed = {client: session.engine.kept[client] for client in step.round.cohort.ids}
+            store.save(step.round.number, step.round.server, changed)
+            store.log_event("round", _timing(step.round.cohort, time.monotonic() - clock))
+            clock = time.monotonic()
+            if on_round:
+                on_round(place, step.round.number + 1, config.train.rounds)
+    except DivergedError as error:
+        store.log_event("diverged", {"why": str(error)})
+        raise
+    store.log_event("finished", {"round": config.train.rounds})
+
+
+def _timing(cohort: Cohort, seconds: float) -> dict[str, object]:
+    return {"round": cohort.round, "seconds": round(seconds, 4), "participants": len(cohort.ids)}
+
+
+def read(place: Path) -> Result:
+    """What a run has measured so far."""
+    reader = RunReader(place)
+    config = parse(reader.config(), str(place / layout.CONFIG))
+    return Result(config.name, config.method.preset, config.seeds[0], tuple(reader.metrics()))
+
+
+def _session(config: Config, place: Path) -> Session:
+    saved = config.changed({"split.file": str(place / PARTITION)})
+    return build.experiment(saved).session(config.seeds[0])
+
+
+def find(places: list[Path]) -> list[Path]:
+    """Run directories named directly or below the folders named."""
+    found: list[Path] = []
+    for place in places:
+        if layout.is_run(place):
+            found.append(place)
+        elif place.is_dir():
+            found += sorted(path.parent for path in place.rglob(layout.CONFIG) if layout.is_run(path.parent))
+        else:
+            raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
+    return found
+
+
+def ensure(config: Config, seed: int, out: Path) -> Path:
+    """The run of this configuration, begun if it is not there."""
+    place = folder(config, seed, out)
+    if not layout.is_run(place):
+        return begin(config, seed, out)
+    found = parse(RunReader(place).config(), str(place / layout.CONFIG))
+    same = found.changed({"engine": config.engine.model_dump(), "seeds": list(config.seeds)})
+    if same != config:
+        raise ConfigError(f"{place} holds a run with other settings. Remove it, or use another --out.")
+    return place
+
+
+def refuse_existing(config: Config, seed: int, out: Path) -> None:
+    """Raises before anything is written where a run is already there."""
+    place = folder(config, seed, out)
+    if layout.is_run(place):
+        raise ConfigError(f"{place} already holds a run. Continue it with `fedskew resume {place}`, or change name.")
+
+
+def rounds_left(place: Path) -> int:
+    """How many rounds a run still has to do."""
+    reader = RunReader(place)
+    done = reader.round()
+    return int(reader.config()["train"]["rounds"]) - (0 if done is None else done + 1)

@@ -1,0 +1,1 @@
+"""Paper-style loops, one client at a time, that the presets must equal."""

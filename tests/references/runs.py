@@ -1,0 +1,110 @@
+"""The presets on the tiny setting: what the references and the contract compare."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+
+from fedskew import methods
+from fedskew.algorithm import Algorithm
+from fedskew.engines.engine import Engine
+from fedskew.engines.serial import Serial
+from fedskew.engines.vectorised import Vectorised
+from fedskew.method import Method
+from fedskew.models.module import from_module
+from fedskew.step import SGD
+from fedskew.tree import State, Tree
+from fedskew.values import Reply
+from references import world
+from references.common import Setting
+
+PRESETS = {name: value for name, value in vars(methods).items() if isinstance(value, Method)}
+SOLVER = SGD(lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+class Finished(NamedTuple):
+    """A run after its last round."""
+
+    algorithm: Algorithm
+    engine: Engine
+    server: State
+    reply: Reply  # of the last round
+
+    def personal(self) -> dict[int, Tree]:
+        """The network with which each client that took part predicts at home."""
+        idle = self.engine.feed.idle
+        return {k: self.algorithm.personal(self.server, own, idle(k)) for k, own in self.engine.kept.items()}
+
+
+def algorithm(
+    method: Method, network: str = "perceptron", dtype: torch.dtype = torch.float64, solver: SGD = SOLVER
+) -> Algorithm:
+    """The method on one of the networks of the setting."""
+    model = method.network.build(
+        lambda outputs: from_module(lambda: world.NETWORKS[network](outputs)), world.CLASSES
+    )
+    return Algorithm(
+        method,
+        model,
+        solver,
+        population=len(world.COUNTS),
+        expected=world.RATIO * world.ROUNDS,
+        seed=world.SEED,
+        dtype=dtype,
+    )
+
+
+def advance(
+    bound: Algorithm, engine: Engine, server: State, rounds: range, ratio: float = world.RATIO
+) -> tuple[State, Reply]:
+    """The server after these rounds and the last replies."""
+    for t in rounds:
+        ids = world.federation().participants(world.SEED, t, ratio)
+        reply, cohort = engine.exchange(bound.message(server, t), ids, t)
+        server = bound.step(server, reply, cohort)
+    return server, reply
+
+
+@cache
+def finished(
+    method: Method,
+    engine: str = "serial",
+    network: str = "perceptron",
+    dtype: torch.dtype = torch.float64,
+    rounds: int = world.ROUNDS,
+    solver: SGD = SOLVER,
+    ratio: float = world.RATIO,
+) -> Finished:
+    """The method after some rounds of the setting."""
+    bound = algorithm(method, network, dtype, solver)
+    kind = {"serial": Serial, "vectorised": Vectorised}[engine]
+    machine = kind(bound, world.federation(), world.TRAINING)
+    server, reply = advance(bound, machine, bound.init(), range(rounds), ratio)
+    return Finished(bound, machine, server, reply)
+
+
+def setting(method: Method, network: str) -> Setting:
+    """The same world as a reference sees it."""
+    bound = algorithm(method, network)
+    return Setting(
+        world.federation(),
+        world.NETWORKS[network],
+        bound.initial,
+        bound.fresh,
+        world.TRAINING,
+        world.SEED,
+        rounds=world.ROUNDS,
+        ratio=world.RATIO,
+        lr=SOLVER.lr,
+        momentum=SOLVER.momentum,
+        decay=SOLVER.weight_decay,
+    )
+
+
+def gap(a: Tree, b: Tree) -> float:
+    """The largest difference of two trees with the same names and shapes."""
+    assert a.keys() == b.keys(), f"names differ: {sorted(a.keys() ^ b.keys())}"
+    assert all(a[name].shape == b[name].shape for name in a), "shapes differ"
+    return max((float((a[name].double() - b[name].double()).abs().max()) for name in a), default=0.0)

@@ -1,0 +1,111 @@
+"""Networks by name: what fits, what is refused and in which words; any module as a model."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedskew.errors import ConfigError
+from fedskew.models import model, network
+from fedskew.models.convnets import ConvNet
+from fedskew.models.module import factory, from_module
+from fedskew.models.registry import MODELS
+from fedskew.models.resnet import ResNet
+
+MNIST, CIFAR, KWS, ECG = (1, 28, 28), (3, 32, 32), (1, 50, 16), (1, 256)
+
+
+@pytest.mark.parametrize(
+    "shape", [(60,), (1, 8, 8), MNIST, CIFAR, (3, 64, 64), (1, 32, 32), KWS, ECG, (2, 100)]
+)
+def test_networks_that_say_they_fit_do(shape: tuple[int, ...]) -> None:
+    fitting = [name for name, entry in MODELS.items() if entry.fits(shape)]
+    assert {"mlp", "logistic"} <= set(fitting)
+    for name in fitting:
+        with torch.device("meta"):
+            assert network(name).module(shape, 5)(torch.empty(2, *shape)).shape == (2, 5)
+
+
+def test_a_shape_that_does_not_fit() -> None:
+    with pytest.raises(ConfigError) as caught:
+        model("fedabc-cnn", {}, MNIST)
+    said = str(caught.value)
+    assert "fedabc-cnn takes inputs anyx32x32, but the data are 1x28x28" in said
+    assert "fedova-cnn" in said
+    assert "map-vgg8" not in said
+    with pytest.raises(ConfigError, match="ecg-resnet"):
+        model("resnet20", {}, ECG)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("resnet-20", {}, "unknown model 'resnet-20'. Did you mean 'resnet20'"),
+        ("mlp", {"hiden": (3,)}, "Did you mean 'hidden'"),
+        ("resnet18", {"depth": 34}, "it has none"),
+        ("mlp", {"hidden": ["a"]}, "mlp: hidden.0 = 'a'"),
+        ("mlp", {"hidden": [0]}, "greater than 0"),
+        ("mlp", {"init": "zeros"}, "'torch' or 'kaiming'"),
+        ("vgg16-bn", {"depth": 12}, "8, 11 or 16"),
+        ("resnet20", {"depth": 30}, "6n + 2"),
+        ("bench-cnn", {"stages": [[]]}, "at least 1 item"),
+    ],
+)
+def test_wrong_names_and_options(name: str, options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        network(name, options)
+    assert said in str(caught.value)
+
+
+def test_options_change_a_preset_and_lists_are_welcome() -> None:
+    assert network("map-lenet", {"stages": [[4], [8, 8]]}) == ConvNet(
+        stages=((4,), (8, 8)), padding=0, bias=False, init="kaiming"
+    )
+    assert network("resnet20", {"bias": True}) == ResNet(depth=20, bias=True, init="kaiming")
+
+
+def test_too_many_stages_for_the_image() -> None:
+    with pytest.raises(ConfigError, match="28 pixels are too few for 5 stages"):
+        ConvNet(stages=((4,),) * 5).module(MNIST, 10)
+
+
+def test_listing_does_not_wait_for_torch() -> None:
+    code = "import sys, fedskew.models as m; m.names(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Own(nn.Module):
+    """What a user might bring: not a sequence, its head not the last thing defined."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.top = nn.Linear(6, outputs)
+        self.body = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.top(torch.tanh(self.body(x)))
+        return found
+
+
+def test_any_module_is_a_model() -> None:
+    found = factory(Own, head=["top"])(3)
+    assert (found.classes, found.width, found.head) == (3, 6, ("top.weight", "top.bias"))
+    out = found.forward(found.init(0), torch.randn(4, 5), True)
+    assert out.buffers["body.1.num_batches_tracked"] == 1
+    assert factory(Own)(3).head == ("body.0.weight", "body.0.bias")  # the last linear layer defined
+
+
+def test_heads_of_any_module_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"head module 'fc' is not in the network\. Modules: top, body"):
+        factory(Own, head=["fc"])(3)
+    with pytest.raises(ConfigError, match="no linear layer"):
+        from_module(lambda: nn.Conv2d(1, 1, 1))
+
+
+def test_a_head_of_two_named_layers() -> None:
+    found = model("fedabc-cnn", {}, CIFAR, head=("fc2", "head"))(10)
+    assert found.head == ("fc2.weight", "fc2.bias", "head.weight", "head.bias")
+    assert found.width == 120
+    assert found.forward(found.init(0), torch.randn(4, *CIFAR), False).features.shape == (4, 120)
