@@ -19,4 +19,6 @@ def adapt(kit: Kit, received: Tree, data: Client, expected: float, steps: int | 
     context = Context(received, {}, client, 0, solver.lr, expected)
     phase = Phase(lambda steps, epochs: range(steps), (update,), emits=True)
     hold = kit.method.share.hold
-    return train((phase,), received, kit.model.names, context, lambda new, old: hold(new, old, data), autograd).end
+    return train(
+        (phase,), received, kit.model.names, context, lambda new, old: hold(new, old, data), autograd
+    ).end

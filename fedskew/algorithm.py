@@ -184,4 +184,6 @@ class Algorithm:
     def predict(self, params: Tree, x: Tensor, batch: int = 1000) -> Tensor:
         """Logits of many examples, in evaluation mode."""
         with torch.no_grad():
-            return torch.cat([self.model.forward(params, piece, False).logits for piece in x.split(batch)])
+            return torch.cat(
+                [self.model.forward(params, piece, False).logits for piece in torch.split(x, batch)]
+            )

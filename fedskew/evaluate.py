@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedskew import metrics
+from fedskew.agreement import mean_cosine
 from fedskew.algorithm import Algorithm
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
@@ -54,15 +55,15 @@ class Evaluator:
         clients: Record = {}
         for client in round.cohort.ids:
             self._marks.pop(client, None)
-        ensemble = self.algorithm.method.overall == "ensemble"
+        ensemble, last = self.algorithm.method.overall == "ensemble", round.number + 1 == rounds
         if self.timetable.clients(round.number, rounds):
             marks = self._examine(round, ensemble)
             clients = {"round": round.number, **_per_client(marks, self.names)}
             out |= self._personal(round, marks)
             if ensemble:
-                out |= _global(self._ensemble(marks))
+                out |= _global(self._ensemble(marks), last)
         if not ensemble and self.timetable.overall(round.number, rounds):
-            out |= self._server(round)
+            out |= self._server(round, last)
         return out, clients
 
     @property
@@ -81,11 +82,10 @@ class Evaluator:
             out |= {f"state.{part}.{name}": float(value) for name, value in entries.items() if value.ndim == 0}
         return out
 
-    def _server(self, round: Round) -> Record:
+    def _server(self, round: Round, last: bool) -> Record:
         novel = [self._home(client) for client in self.feed.federation.partition.novel]
-        test = torch.from_numpy(self.feed.federation.data.test)
-        cm, *strangers = everybody(self.algorithm, self.feed, round.server, [test, *novel])
-        out = _global(cm)
+        cm, *strangers = everybody(self.algorithm, self.feed, round.server, [self._test, *novel])
+        out = _global(cm, last)
         if strangers:
             out["novel.accuracy"] = float(metrics.pooled(torch.stack(strangers)))
         return out
@@ -108,27 +108,36 @@ class Evaluator:
             whole = torch.stack([mark.whole[index] for mark in marks.values() if mark.whole is not None])
             chosen = torch.tensor([client in round.cohort.ids for client in marks])
             out |= {start + key: value for key, value in _clients(home, whole, counts, chosen).items()}
-        if self.algorithm.method.overall == "server":
+        if self.algorithm.method.overall == "server" and round.cohort.ids:
             homes = [self._home(client) for client in round.cohort.ids]
-            downloaded = torch.stack(everybody(self.algorithm, self.feed, round.before, homes))
-            out["personal.downloaded"] = float(metrics.mean_over_clients(metrics.accuracy(downloaded)))
+            before, *downloaded = everybody(self.algorithm, self.feed, round.before, [self._test, *homes])
+            out["before.per_class"] = metrics.per_class(before).tolist()
+            accuracy = metrics.accuracy(torch.stack(downloaded))
+            out["personal.downloaded"] = float(metrics.mean_over_clients(accuracy))
+        if round.replies is not None:
+            out["update.cosine"] = mean_cosine(round.before["shared"], round.replies.shared)
         return out
+
+    @property
+    def _test(self) -> Tensor:
+        return torch.from_numpy(self.feed.federation.data.test)
 
     def _home(self, client: int) -> Tensor:
         return torch.from_numpy(self.feed.federation.partition.test[client])
 
     def _ensemble(self, marks: dict[int, Marks]) -> Tensor:
         votes = torch.stack([mark.ballot for mark in marks.values() if mark.ballot is not None]).sum(0)
-        truth = self.feed.federation.data.y[torch.from_numpy(self.feed.federation.data.test)]
+        truth = self.feed.federation.data.y[self._test]
         return metrics.confusion(metrics.predict(votes), truth, self.feed.federation.classes)
 
 
-def _global(cm: Tensor) -> Record:
-    return {
+def _global(cm: Tensor, last: bool) -> Record:
+    out: Record = {
         "global.accuracy": float(metrics.accuracy(cm)),
         "global.macro_f1": float(metrics.macro_f1(cm)),
         "global.per_class": metrics.per_class(cm).tolist(),
     }
+    return {**out, "global.confusion": cm.tolist()} if last else out
 
 
 def _clients(home: Tensor, whole: Tensor, counts: Tensor, chosen: Tensor) -> Record:

@@ -23,13 +23,13 @@ from fedskew.evaluate import Evaluator, Record, Timetable
 from fedskew.fit import Round, fit
 from fedskew.method import Method
 from fedskew.methods import compose
-from fedskew.models.registry import factory, model
+from fedskew.models.module import factory
+from fedskew.models.registry import model
 from fedskew.results import Result, Results
 from fedskew.step import SGD
 from fedskew.tree import State
-from fedskew.values import Model
 
-Network = str | Callable[[int], nn.Module] | Callable[[int], Model]
+Network = str | Callable[[int], nn.Module]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from fedskew.step import SGD, Step
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model, View
 
-
 BUILT_IN = ("trained", "global", "adapted", "adapted_step")  # personal models that every method has
 
 
@@ -51,7 +50,8 @@ class Method:
                 if section not in self.share.gives:
                     what = "something" if section == "anything" else f"the {section}"
                     raise ConfigError(
-                        f"{part.name} needs {what} of the network to be shared; {self.share.name} does not share it."
+                        f"{part.name} needs {what} of the network to be shared, "
+                        f"and {self.share.name} does not share it."
                     )
             part.check(self)
         models = (*BUILT_IN, *(name for part in self.parts for name in part.offers))
@@ -73,7 +73,9 @@ class Method:
             mine, theirs, default = getattr(self, slot), getattr(other, slot), getattr(_FEDAVG, slot)
             if theirs not in (default, mine):
                 if mine != default:
-                    raise ConfigError(f"both fill the slot '{slot}': {mine} and {theirs}. Keep one of the two.")
+                    raise ConfigError(
+                        f"both fill the slot '{slot}': {mine} and {theirs}. Keep one of the two."
+                    )
                 filled[slot] = theirs
         return replace(self, **filled)
 

@@ -1,27 +1,136 @@
-"""The published algorithms, each as its parts. The names of this module are the presets."""
+"""The published algorithms, each as its parts. The presets are the names of this module."""
 
+from collections.abc import Mapping
+
+from fedskew.errors import ConfigError, unknown
 from fedskew.method import Method
-from fedskew.parts.aggregates import AdaptivePower, GroupedMean, Mean
-from fedskew.parts.networks import OneVsAll
-from fedskew.parts.objectives import OwnComponents, RestrictedSoftmax
-from fedskew.parts.schedules import AggregateThenPersonalise, GlobalRegularised, HeadThenBody
-from fedskew.parts.shares import Body, Nothing, OwnRows
-from fedskew.parts.terms import ControlVariates, Inherit, Proximal
+from fedskew.parts import (
+    AdaptivePower,
+    AdaptiveServer,
+    AggregateThenPersonalise,
+    Agnostic,
+    AsArrived,
+    BalancedSoftmax,
+    Body,
+    CalibratedSoftmax,
+    Contrast,
+    ControlVariates,
+    DynamicMean,
+    DynamicPull,
+    FairDescent,
+    FeatureMatch,
+    GlobalRegularised,
+    GroupedMean,
+    HeadThenBody,
+    Inherit,
+    Mean,
+    MetaSteps,
+    Mix,
+    MoreauEnvelope,
+    Normalised,
+    Nothing,
+    OneVsAll,
+    OneVsAllBinary,
+    OwnComponents,
+    OwnHead,
+    OwnRows,
+    PrivateCopy,
+    Prototypes,
+    Proximal,
+    RestrictedSoftmax,
+    ServerMomentum,
+    SpreadHead,
+    Top,
+)
+from fedskew.slots import fill
 
 fedavg = Method()
-fedprox = Method(terms=(Proximal(),))
-scaffold = Method(terms=(ControlVariates(),), aggregate=Mean("uniform"))
 local = Method(share=Nothing(), overall="ensemble")
-fedrep = Method(share=Body(), schedule=HeadThenBody(), overall="ensemble")
-fedova = Method(
-    network=OneVsAll(), objective=OwnComponents(), share=OwnRows(), aggregate=GroupedMean()
-)
+
+fedabc = Method(objective=OneVsAllBinary())
+fedabc_plain = Method(objective=OneVsAllBinary(sigma=0.0, drop=False))
+fedabc_drop = Method(objective=OneVsAllBinary(sigma=0.0))
+fedabc_focal = Method(objective=OneVsAllBinary(drop=False))
+
+fedlc = Method(objective=CalibratedSoftmax())
+masked_softmax = Method(objective=CalibratedSoftmax(tau=0.0))
+
+fedova = Method(network=OneVsAll(), objective=OwnComponents(), share=OwnRows(), aggregate=GroupedMean())
+fedova_async = Method(network=OneVsAll(), objective=OwnComponents(), share=OwnRows(), aggregate=AsArrived())
+
 fedrs = Method(objective=RestrictedSoftmax())
-map = Method(
+fedphp = Method(terms=(Inherit(),), personal="inherited")
+map = fedrs + fedphp + Method(schedule=AggregateThenPersonalise(), aggregate=Mean("uniform"))
+map_released = Method(
     objective=RestrictedSoftmax(),
-    terms=(Inherit(),),
-    schedule=AggregateThenPersonalise(),
-    aggregate=Mean("uniform"),
+    terms=(Inherit(kd="author", mu_max=0.9, whole_rounds=True, bn_refresh=True),),
+    schedule=AggregateThenPersonalise("released"),
     personal="inherited",
 )
+
 grpfed = Method(schedule=GlobalRegularised(), aggregate=AdaptivePower(), personal="local")
+grpfed_aggregation = Method(aggregate=AdaptivePower())
+
+fedprox = Method(terms=(Proximal(),))
+scaffold = Method(terms=(ControlVariates(),), aggregate=Mean("uniform"))
+fednova = Method(aggregate=Normalised())
+feddyn = Method(terms=(DynamicPull(),), aggregate=DynamicMean())
+moon = Method(terms=(Contrast(),))
+fedmmd = Method(terms=(FeatureMatch(),))
+
+fedadam = Method(server=AdaptiveServer())
+fedyogi = Method(server=AdaptiveServer("yogi"))
+fedadagrad = Method(server=AdaptiveServer("adagrad", b1=0.0))
+fedavgm = Method(server=ServerMomentum())
+fedaws = Method(server=SpreadHead())
+
+afl = Method(aggregate=Agnostic())
+qffl = Method(aggregate=AdaptivePower(rate=0.0))
+qfedavg = Method(aggregate=FairDescent())
+
+fedper = Method(share=Body(), overall="ensemble")
+fedrep = Method(share=Body(), schedule=HeadThenBody(), overall="ensemble")
+lg_fedavg = Method(share=Top(layers=2), overall="ensemble")
+lg_head = Method(share=Top(), overall="ensemble")
+fedproto = Method(share=Nothing(), terms=(Prototypes(),), overall="ensemble")
+fedrod = Method(objective=BalancedSoftmax(), terms=(OwnHead(),), personal="own_heads")
+ditto = Method(schedule=PrivateCopy(), personal="private")
+pfedme = Method(schedule=MoreauEnvelope(), server=Mix(), personal="private")
+per_fedavg = Method(schedule=MetaSteps(), personal="adapted")
+per_fedavg_hf = Method(schedule=MetaSteps(order="hessian_free"), personal="adapted")
+
+
+def presets() -> dict[str, Method]:
+    """Every preset by its public name."""
+    return {name.replace("_", "-"): value for name, value in globals().items() if isinstance(value, Method)}
+
+
+def preset(name: str) -> Method:
+    """The preset of this name."""
+    known = presets()
+    if name.replace("_", "-") not in known:
+        raise ConfigError(unknown("method", name, known))
+    return known[name.replace("_", "-")]
+
+
+def compose(names: str) -> Method:
+    """Several presets in one, e.g. "fedlc+scaffold"."""
+    first, *others = names.split("+")
+    method = preset(first)
+    for other in others:
+        try:
+            method = method + preset(other)
+        except ConfigError as error:
+            raise ConfigError(f"{names}: {error}") from None
+    return method
+
+
+def table(settings: Mapping[str, object]) -> Method:
+    """A method from a table: `preset`, and `parts` by name with their settings."""
+    for key in settings:
+        if key not in ("preset", "parts"):
+            raise ConfigError(unknown("setting of a method", key, ("preset", "parts")))
+    name, parts = settings.get("preset", "fedavg"), settings.get("parts", {})
+    if not isinstance(name, str) or not isinstance(parts, Mapping):
+        raise ConfigError(f"{settings}: `preset` is a name, `parts` a table of tables.")
+    return fill(compose(name), parts)

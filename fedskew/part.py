@@ -105,6 +105,8 @@ class Term(Part):
 class Schedule(Part):
     """The phases of a local round."""
 
+    descends: ClassVar[bool] = True  # the uploaded network moves down its own gradient at the solver's rate
+
     @abstractmethod
     def phases(self, kit: Kit) -> tuple[Phase, ...]: ...
 

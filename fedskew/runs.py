@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,6 +13,8 @@ from pathlib import Path
 from fedskew import build
 from fedskew.config import Config, parse
 from fedskew.data import artefact
+from fedskew.data.federation import Federation
+from fedskew.data.partition.measure import counts
 from fedskew.errors import ConfigError, DivergedError
 from fedskew.experiment import Session
 from fedskew.results import Result
@@ -19,6 +24,7 @@ from fedskew.store.run import RunStore
 from fedskew.values import Cohort
 
 PARTITION = "partition.json"
+CENSUS = "census.json"  # class names and class counts of every client: what a report needs of the data
 OnRound = Callable[[Path, int, int], None]  # (run, rounds done, rounds in all)
 
 
@@ -37,8 +43,21 @@ def begin(config: Config, seed: int, out: Path) -> Path:
     packed, _ = artefact.pack(partition, scheme, config.split.options, own, data.y.numpy())
     chosen = {f"engine.{key}": value for key, value in asdict(experiment.choice(seed, data)).items()}
     resolved = config.changed({"seeds": [seed], **chosen})
-    RunStore.create(place, resolved.toml(), environment.describe(), {PARTITION: packed}).close()
+    files = {PARTITION: packed, CENSUS: _census(experiment.federation(data, seed))}
+    RunStore.create(place, resolved.toml(), environment.describe(), files).close()
     return place
+
+
+def _census(federation: Federation) -> bytes:
+    labels, partition = federation.data.y.numpy(), federation.partition
+    tested = counts(labels, partition.test, federation.classes)
+    content = {
+        "classes": list(federation.data.classes),
+        "train": federation.counts.tolist(),
+        "test": tested.tolist(),
+        "novel": list(partition.novel),
+    }
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
 
 def carry_on(place: Path, on_round: OnRound | None = None) -> Result:
@@ -81,7 +100,10 @@ def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_r
 
 
 def _timing(cohort: Cohort, seconds: float) -> dict[str, object]:
-    return {"round": cohort.round, "seconds": round(seconds, 4), "participants": len(cohort.ids)}
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit  # of this process
+    detail = {"round": cohort.round, "seconds": round(seconds, 4), "participants": len(cohort.ids)}
+    return {**detail, "peak_bytes": peak}
 
 
 def read(place: Path) -> Result:

@@ -125,7 +125,8 @@ class MetaStep(Step):
         direction = second.direction
         if self.order == "hessian_free":
             ahead, behind = (
-                slope(_moved(params, direction, way), batches[2]).direction for way in (self.delta, -self.delta)
+                slope(_moved(params, direction, way), batches[2]).direction
+                for way in (self.delta, -self.delta)
             )
             bend = tree.scale(tree.subtract(ahead, behind), self.inner / (2 * self.delta))
             direction = tree.subtract(direction, bend)

@@ -40,9 +40,19 @@ class Model(NamedTuple):
         """Every entry that a gradient moves."""
         return tuple(name for name in self.names if name not in self.buffers)
 
+    @property
+    def body(self) -> tuple[str, ...]:
+        """Every entry before the classifier."""
+        return tuple(name for name in self.names if name not in self.head)
+
+    @property
+    def proxies(self) -> str:
+        """The weight of the last linear layer, a row for every class."""
+        return next(name for name in reversed(self.head) if name.endswith("weight"))
+
 
 class Plan(NamedTuple):
-    """The batches of one phase: positions in the pool, ragged (a step each) or one padded block with a mask."""
+    """The batches of one phase: positions in the pool, ragged (a step each) or a padded block with a mask."""
 
     steps: tuple[Tensor, ...] | Tensor  # [S, B] when padded
     live: Tensor | None = None  # [S, B]; None where every position is real

@@ -42,7 +42,7 @@ def python2_string(text: bytes) -> bytes:
 
 
 def python2_pickle(entries: dict[bytes, np.ndarray | list[int] | list[bytes] | bytes]) -> bytes:
-    """A dictionary as Python 2 pickled it (protocol 2): strings, lists of them or of small ints, byte arrays."""
+    """A dictionary as Python 2 pickled it (protocol 2): strings, lists of these or of bytes, byte arrays."""
     out = [b"\x80\x02}("]
     for key, value in entries.items():
         out.append(python2_string(key))

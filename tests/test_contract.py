@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from references import world
-from references.runs import PRESETS, Finished, advance, algorithm, finished, gap
+from references.runs import PRESETS, SOLVER, Finished, advance, algorithm, finished, gap
 
 from fedskew.algorithm import Algorithm
 from fedskew.engines.serial import Serial
 from fedskew.method import Method
 from fedskew.step import SGD
 from fedskew.store import codec
-from fedskew.tree import State
+from fedskew.tree import State, Tree
 from fedskew.values import Client, Plan, Reply
 
 COMPOSED = {
@@ -22,14 +22,21 @@ COMPOSED = {
     "fedprox + grpfed": PRESETS["fedprox"] + PRESETS["grpfed"],
 }
 CASES = PRESETS | COMPOSED
-SHARED_ROUND = 2  # the round in which the checks on one client take place, after two real ones
+NEXT = world.ROUNDS  # the checks on single clients take place in the round after the last
+SOME = (0, world.SINGLE_LABEL, 5, 6)  # few and many steps, one label, one that has never taken part
 
 every_method = pytest.mark.parametrize("method", [pytest.param(m, id=name) for name, m in CASES.items()])
 every_network = pytest.mark.parametrize("network", world.NETWORKS)
 
 
+def flat(state: State) -> Tree:
+    return {f"{part}/{name}": value for part, tree in state.items() for name, value in tree.items()}
+
+
 def same_bits(a: State, b: State) -> bool:
-    return codec.encode(a) == codec.encode(b)
+    left, right = flat(a), flat(b)
+    assert left.keys() == right.keys(), f"entries differ: {sorted(left.keys() ^ right.keys())}"
+    return all(left[n].dtype == right[n].dtype and torch.equal(left[n], right[n]) for n in left)
 
 
 def as_state(reply: Reply) -> State:
@@ -43,14 +50,13 @@ def without_trained(kept: State) -> State:
 
 
 def distance(a: State, b: State) -> float:
-    assert a.keys() == b.keys()
-    return max((gap(a[name], b[name]) for name in a), default=0.0)
+    return gap(flat(a), flat(b))
 
 
 def halfway(method: Method, network: str = "perceptron") -> tuple[Finished, State]:
-    """A run after two rounds and the message of the third."""
-    run = finished(method, network=network, rounds=SHARED_ROUND)
-    return run, run.algorithm.message(run.server, SHARED_ROUND)
+    """A run in its middle and the message of the next round."""
+    run = finished(method, network=network)
+    return run, run.algorithm.message(run.server, NEXT)
 
 
 def kept_of(run: Finished, client: int) -> State:
@@ -59,15 +65,22 @@ def kept_of(run: Finished, client: int) -> State:
 
 def row(block: Client, i: int) -> Client:
     """One client of a padded block."""
-    plans = tuple(Plan(plan.steps[i], plan.live[i]) for plan in block.plans)
-    stacked = {n: getattr(block, n)[i] for n in Client._fields if n not in ("x", "y", "plans")}
-    return block._replace(**stacked, plans=plans)
+
+    def one(plan: Plan) -> Plan:
+        return Plan(plan.steps[i], plan.live[i])
+
+    stacked = {n: getattr(block, n)[i] for n in Client._fields if isinstance(getattr(block, n), torch.Tensor)}
+    shared = {"x": block.x, "y": block.y, "plans": tuple(map(one, block.plans)), "epoch": one(block.epoch)}
+    return block._replace(**(stacked | shared))
 
 
 def diverted(client: Client) -> Client:
-    """The same client with other examples where the plan is padding."""
-    plans = (Plan(torch.where(p.live, p.steps, len(client.y) - 1 - p.steps), p.live) for p in client.plans)
-    return client._replace(plans=tuple(plans))
+    """The same client with other examples where a plan is padding."""
+
+    def other(plan: Plan) -> Plan:
+        return Plan(torch.where(plan.live, plan.steps, len(client.y) - 1 - plan.steps), plan.live)
+
+    return client._replace(plans=tuple(map(other, client.plans)), epoch=other(client.epoch))
 
 
 @every_method
@@ -95,13 +108,12 @@ def test_engines_agree(method: Method, dtype: torch.dtype, rounds: int, near: fl
 @every_method
 def test_padding_changes_nothing(method: Method) -> None:
     run, message = halfway(method)
-    clients = range(len(world.COUNTS))
-    block = run.engine.feed.block(SHARED_ROUND, clients)
-    for client in clients:
+    block = run.engine.feed.block(NEXT, SOME)
+    for i, client in enumerate(SOME):
         kept = kept_of(run, client)
-        ragged = run.algorithm.local(message, kept, run.engine.feed.client(SHARED_ROUND, client))
-        padded = run.algorithm.local(message, kept, row(block, client))
-        other = run.algorithm.local(message, kept, diverted(row(block, client)))
+        ragged = run.algorithm.local(message, kept, run.engine.feed.client(NEXT, client))
+        padded = run.algorithm.local(message, kept, row(block, i))
+        other = run.algorithm.local(message, kept, diverted(row(block, i)))
         assert same_bits(as_state(padded[0]), as_state(other[0]))
         assert same_bits(padded[1], other[1])
         assert distance(without_trained(ragged[1]), without_trained(padded[1])) < 1e-12
@@ -116,12 +128,12 @@ def test_padding_changes_nothing(method: Method) -> None:
 @every_method
 def test_order_of_clients_changes_nothing(method: Method) -> None:
     run, message = halfway(method)
-    ids = tuple(world.federation().participants(world.SEED, SHARED_ROUND, world.RATIO))
+    ids = tuple(world.federation().participants(world.SEED, NEXT, world.RATIO))
 
     def exchange(order: Sequence[int]) -> tuple[State, State]:
         engine = Serial(run.algorithm, world.federation(), world.TRAINING)
         engine.kept = dict(run.engine.kept)
-        replies, cohort = engine.exchange(message, order, SHARED_ROUND)
+        replies, cohort = engine.exchange(message, order, NEXT)
         kept = {f"{client} {n}": tree for client in ids for n, tree in engine.kept[client].items()}
         return run.algorithm.step(run.server, replies, cohort), kept
 
@@ -132,8 +144,8 @@ def test_order_of_clients_changes_nothing(method: Method) -> None:
 
 @every_method
 def test_same_seed_same_bits(method: Method) -> None:
-    first = finished(method)
-    again = finished.__wrapped__(method)
+    first = finished(method, rounds=1)
+    again = finished.__wrapped__(method, rounds=1)
     assert same_bits(first.server, again.server)
     assert all(same_bits(kept, again.engine.kept[client]) for client, kept in first.engine.kept.items())
 
@@ -143,8 +155,8 @@ def test_same_seed_same_bits(method: Method) -> None:
 def test_local_is_pure(method: Method, network: str) -> None:
     """Same arguments, same bits, and the arguments are left alone: nothing, no momentum either, survives."""
     run, message = halfway(method, network)
-    client = world.federation().participants(world.SEED, SHARED_ROUND, world.RATIO)[0]
-    kept, data = kept_of(run, client), run.engine.feed.client(SHARED_ROUND, client)
+    client = world.federation().participants(world.SEED, NEXT, world.RATIO)[0]
+    kept, data = kept_of(run, client), run.engine.feed.client(NEXT, client)
     before = codec.encode(message), codec.encode(kept)
     (reply, state), (reply_too, state_too) = (run.algorithm.local(message, kept, data) for _ in range(2))
     assert same_bits(as_state(reply), as_state(reply_too))
@@ -154,25 +166,22 @@ def test_local_is_pure(method: Method, network: str) -> None:
 
 @every_method
 def test_momentum_is_not_kept(method: Method) -> None:
-    def names(solver: SGD) -> set[str]:
-        run = finished(method, rounds=1, solver=solver)
-        return {f"{n}/{key}" for kept in run.engine.kept.values() for n, tree in kept.items() for key in tree}
-
-    assert names(SGD(0.1, momentum=0.9)) == names(SGD(0.1))
+    assert SOLVER.momentum
+    without = finished(method, rounds=1, solver=SGD(0.1)).engine.kept
+    for client, kept in without.items():
+        assert flat(kept).keys() == flat(finished(method).engine.kept[client]).keys()
 
 
 @every_method
 @every_network
 def test_no_live_step_is_the_identity(method: Method, network: str) -> None:
     run, message = halfway(method, network)
-    for client in range(len(world.COUNTS)):
-        kept, data = kept_of(run, client), run.engine.feed.client(SHARED_ROUND, client)
-        empty = data._replace(plans=tuple(Plan(()) for _ in data.plans))
-        dead = data._replace(
-            plans=tuple(Plan(torch.zeros(4, 5, dtype=torch.int64), torch.zeros(4, 5) > 0) for _ in data.plans)
-        )
+    nothing = torch.zeros(6, 5, dtype=torch.int64), torch.zeros(6, 5, dtype=torch.bool)
+    for client in (world.SINGLE_LABEL, 5):
+        kept, data = kept_of(run, client), run.engine.feed.client(NEXT, client)
         received = run.algorithm.method.share.take(message["shared"], data)
-        for idle in (empty, dead):
+        for plan in (Plan(()), Plan(*nothing)):
+            idle = data._replace(plans=tuple(plan for _ in data.plans))
             reply, state = run.algorithm.local(message, kept, idle)
             assert same_bits({"shared": reply.shared}, {"shared": received})
             assert same_bits(without_trained(state), without_trained(kept))

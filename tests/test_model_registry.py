@@ -17,9 +17,7 @@ from fedskew.models.resnet import ResNet
 MNIST, CIFAR, KWS, ECG = (1, 28, 28), (3, 32, 32), (1, 50, 16), (1, 256)
 
 
-@pytest.mark.parametrize(
-    "shape", [(60,), (1, 8, 8), MNIST, CIFAR, (3, 64, 64), (1, 32, 32), KWS, ECG, (2, 100)]
-)
+@pytest.mark.parametrize("shape", [(60,), (1, 8, 8), MNIST, (1, 32, 32), (3, 64, 64), KWS, (2, 100)])
 def test_networks_that_say_they_fit_do(shape: tuple[int, ...]) -> None:
     fitting = [name for name, entry in MODELS.items() if entry.fits(shape)]
     assert {"mlp", "logistic"} <= set(fitting)

@@ -21,7 +21,7 @@ class Case(NamedTuple):
     shape: tuple[int, ...]
     outputs: int
     width: int  # of the features
-    count: int  # of trainable numbers, by hand from the papers' tables
+    parameters: int  # of trainable numbers, by hand from the papers' tables
 
 
 CASES = {
@@ -91,7 +91,7 @@ def test_sizes(name: str) -> None:
     found, entries = made(name)
     case = CASES[name]
     out = found.forward(entries, inputs(name), False)
-    assert numel(found, entries) == case.count
+    assert numel(found, entries) == case.parameters
     assert found.width == case.width
     assert found.classes == case.outputs
     assert out.logits.shape == (4, case.outputs)
@@ -165,7 +165,7 @@ def loss(found: Model, entries: Tree, x: Tensor, y: Tensor) -> Tensor:
 def test_gradients_of_many_clients_at_once(name: str) -> None:
     found, _ = made(name)
     trees = [found.init(seed) for seed in (0, 1)]
-    x = inputs(name, 4).unflatten(0, (2, 2))
+    x = inputs(name, 4).reshape(2, 2, *CASES[name].shape)
     y = torch.tensor([[0, 1], [2, 3]])
     gradient = torch.func.grad(partial(loss, found))
     together = torch.func.vmap(gradient)(tree.stack(trees), x, y)
@@ -178,8 +178,8 @@ def test_gradients_of_many_clients_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "map-lenet", "fedlc-cnn-28", "resnet20", "ecg-resnet"])
 def test_initial_weights_come_from_the_seed_alone(name: str) -> None:
-    found, _ = made(name)
     torch.manual_seed(0)
+    found = model(name, None, CASES[name].shape)(10)
     first, after = found.init(7), torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(after, torch.rand(1))

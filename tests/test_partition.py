@@ -127,6 +127,20 @@ def test_without_test_samples_every_client_has_an_empty_test() -> None:
         assert [len(part) for part in partition.test] == [0] * len(partition.train)
 
 
+def test_every_sample_has_the_same_chance() -> None:
+    """Which samples of a class a client gets, and which become its test, does not depend on their place."""
+    random, rounds = np.random.default_rng(0), 2000
+    labels, owner = np.zeros(12, dtype=np.int64), np.repeat([0, 1, dealing.NOBODY], [5, 5, 2])
+    got, tested, marked = np.zeros(12), np.zeros(12), np.zeros(12)
+    for _ in range(rounds):
+        got += dealing.hand_out(labels, np.array([[3], [6]]), random) == 1
+        tested += dealing.sample(owner, 0.4, random)
+        marked += dealing.stratified(owner, labels, 0.3, random)
+    assert got / rounds == pytest.approx(np.full(12, 6 / 12), abs=0.05)
+    assert tested / rounds == pytest.approx(np.repeat([2 / 5, 0], [10, 2]), abs=0.05)
+    assert marked / rounds == pytest.approx(np.repeat([0.3, 0], [10, 2]), abs=0.05)
+
+
 # Dirichlet
 
 
@@ -185,10 +199,10 @@ def test_balanced_draws_are_masked_and_scaled_dirichlet_draws() -> None:
 def test_balance_if_needed_is_plain_until_plain_fails() -> None:
     pool = Pool()
     assert same(pool.split(parts.Dirichlet(0.5, 6, "if_needed")), pool.split(parts.Dirichlet(0.5, 6)))
-    hard = {"beta": 0.3, "clients": 20, "minimum": 10}
-    with pytest.raises(ConfigError, match=r"20 clients x 10 samples = 200 of 600.*1000 draws at beta 0\.3"):
-        pool.split(parts.Dirichlet(**hard))
-    assert min(map(len, pool.split(parts.Dirichlet(**hard, balanced="if_needed")).train)) >= 10
+    hard = Pool(classes=50)
+    with pytest.raises(ConfigError, match=r"40 clients x 10 samples = 400 of 600.*1000 draws at beta 0\.2"):
+        hard.split(parts.Dirichlet(0.2, 40))
+    assert min(map(len, hard.split(parts.Dirichlet(0.2, 40, "if_needed")).train)) >= 10
 
 
 def test_dirichlet_refuses_at_once_what_cannot_work() -> None:

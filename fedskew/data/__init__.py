@@ -1,5 +1,5 @@
 """Datasets, how they are divided among clients, and how that is checked."""
 
-from fedskew.data.registry import dataset, load, names
+from fedskew.data.registry import load, names
 
-__all__ = ["dataset", "load", "names"]
+__all__ = ["load", "names"]

@@ -69,9 +69,11 @@ def _of_zip(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[E
         if sum(info.file_size for info in members) > LARGEST_TOTAL:
             raise DataError(f"{path}: unpacks to more than {LARGEST_TOTAL:,} bytes, so it was not read.")
         for info in sorted(members, key=lambda info: info.filename):
-            if not info.is_dir() and wanted(info.filename):
-                check_member(info.filename, info.file_size, info.compress_size, path, limit)
-                yield Entry(info.filename, archive.read(info))
+            name = PurePosixPath(info.filename).as_posix()
+            if not info.is_dir() and wanted(name):
+                check_member(info, path, limit)
+                with archive.open(info) as stream:  # a size must be given: the headers may lie
+                    yield Entry(name, stream.read(info.file_size))
 
 
 def _of_tar(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[Entry]:
@@ -89,8 +91,9 @@ def _of_tar(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[E
                 total += member.size
                 if member.size > limit or total > LARGEST_TOTAL:
                     raise DataError(f"{path}: {member.name} has {member.size:,} bytes, so it was not read.")
-                if member.isreg() and wanted(member.name):
-                    yield Entry(member.name, _member(archive, member))
+                name = PurePosixPath(member.name).as_posix()  # some archives say ./name
+                if member.isreg() and wanted(name):
+                    yield Entry(name, _member(archive, member))
                 archive.members = []  # type: ignore[attr-defined]  # a list of a hundred thousand is not needed
 
 

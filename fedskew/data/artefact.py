@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-from itertools import chain
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 

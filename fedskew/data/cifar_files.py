@@ -52,8 +52,8 @@ TEN_PYTHON = Layout(
 TEN_BINARY = Layout(
     "cifar-10-batches-bin",
     File("cifar-10-binary.tar.gz", f"{URL}cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530"),
-    tuple(File(f"data_batch_{k}.bin") for k in range(1, 6)),
-    File("test_batch.bin"),
+    tuple(File(f"data_batch_{k}.bin", size=30_730_000) for k in range(1, 6)),
+    File("test_batch.bin", size=30_730_000),
     1,
 )
 HUNDRED_PYTHON = Layout(
@@ -66,8 +66,8 @@ HUNDRED_PYTHON = Layout(
 HUNDRED_BINARY = Layout(
     "cifar-100-binary",
     File("cifar-100-binary.tar.gz", f"{URL}cifar-100-binary.tar.gz", md5="03b5dce01913d631647c71ecec9e9cb8"),
-    (File("train.bin"),),
-    File("test.bin"),
+    (File("train.bin", size=153_700_000),),
+    File("test.bin", size=30_740_000),
     2,
 )
 TEN = (TEN_PYTHON, TEN_BINARY)

@@ -76,7 +76,9 @@ def parse(path: Path) -> list[Writer]:
         users, data = held["users"], held["user_data"]
         found = [Writer(str(u), np.array(data[u]["x"], np.float32), np.array(data[u]["y"])) for u in users]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: is no json file of LEAF ({error!r}). Make it again.") from error
+        raise DataError(
+            f"{path}: is no json file of LEAF ({type(error).__name__}: {error}). Make it again."
+        ) from error
     for writer in found:
         check(writer, path)
     return [writer._replace(y=writer.y.astype(np.int64)) for writer in found]

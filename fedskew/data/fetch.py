@@ -35,6 +35,8 @@ def fetch(
     patience: Patience = PATIENT,
 ) -> Path:
     """Downloads `url` to `target` if `right` accepts it; a cut download goes on where it stopped."""
+    if not url.startswith(("http://", "https://")):
+        raise DataError(f"{url}: is no address of http or https, so nothing was fetched.")
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

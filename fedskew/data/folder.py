@@ -30,12 +30,13 @@ def user_cache() -> Path:
 
 
 class File(NamedTuple):
-    """A published file: its name, where it is published, and the hashes that prove it (any one suffices)."""
+    """A published file: its name, where it is published, and what proves it: its size and any one hash."""
 
     name: str
     url: str = ""
     sha256: str = ""
     md5: str = ""
+    size: int = 0
     content: str = ""  # SHA-256 of the decompressed bytes: a repacked .gz is as good
 
 
@@ -77,10 +78,14 @@ class Folder:
         return digest(path, how, self.cache / "digests.json")
 
     def trusts(self, path: Path, file: File) -> bool:
-        """Whether `path` matches one of the hashes pinned for `file`."""
+        """Whether `path` has the size and one of the hashes pinned for `file`."""
+        if not self.verify:
+            return True
+        if file.size and path.stat().st_size != file.size:
+            return False
         pins: list[tuple[How, str]] = [("sha256", file.sha256), ("md5", file.md5), ("content", file.content)]
         pinned = [(how, pin) for how, pin in pins if pin]
-        return not self.verify or not pinned or any(self.digest(path, how) == pin for how, pin in pinned)
+        return not pinned or any(self.digest(path, how) == pin for how, pin in pinned)
 
     def find(self, file: File, below: Sequence[str], also: Iterable[Path] = ()) -> Path:
         """The first copy of `file` with the right hash, else a download, else an error with the remedy."""
@@ -93,8 +98,8 @@ class Folder:
         wrong = [path for path in copies if path.parent.name in below or not (self.download and file.url)]
         if wrong:
             raise DataError(
-                f"{wrong[0]}: the hash is not that of the published {file.name}, so the file is damaged or "
-                f"another one. Replace it{f' by {file.url}' if file.url else ''}."
+                f"{wrong[0]}: size or hash are not those of the published {file.name}, so it is damaged or "
+                f"another file. Replace it{f' by {file.url}' if file.url else ''}."
             )
         if self.download and file.url:
             return fetch.fetch(file.url, home, lambda path: self.trusts(path, file), self.progress)

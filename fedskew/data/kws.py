@@ -147,11 +147,10 @@ def from_wav(path: Path, words: Sequence[str], folder: Folder) -> Clips:
     done: list[NDArray[np.float64]] = []
     listed: dict[str, int] = {}
     for entry in entries(path, lambda name: _wanted(name, words), LARGEST):
-        name = PurePosixPath(entry.name).as_posix()
-        if name in LISTS:
-            listed |= dict.fromkeys(entry.data.decode("ascii", "replace").split(), LISTS[name])
+        if entry.name in LISTS:
+            listed |= dict.fromkeys(entry.data.decode("ascii", "replace").split(), LISTS[entry.name])
             continue
-        names.append(name)
+        names.append(entry.name)
         waiting.append(samples(entry, path))
         if len(waiting) == TOGETHER:
             done.append(mfcc(np.stack(waiting)))
@@ -166,7 +165,7 @@ def from_wav(path: Path, words: Sequence[str], folder: Folder) -> Clips:
 
 def _wanted(name: str, words: Sequence[str]) -> bool:
     path = PurePosixPath(name)
-    return path.as_posix() in LISTS or (path.suffix == ".wav" and path.parent.as_posix() in words)
+    return name in LISTS or (path.suffix == ".wav" and path.parent.as_posix() in words)
 
 
 def samples(entry: Entry, path: Path) -> NDArray[np.float64]:
@@ -174,12 +173,10 @@ def samples(entry: Entry, path: Path) -> NDArray[np.float64]:
     try:
         with wave.open(io.BytesIO(entry.data)) as clip:
             form = (clip.getframerate(), clip.getnchannels(), clip.getsampwidth())
-            raw = clip.readframes(RATE)
+            raw, whole = clip.readframes(RATE), 2 * min(clip.getnframes(), RATE)
     except (wave.Error, EOFError, ValueError) as error:
         raise DataError(f"{path / entry.name}: is no whole WAV file ({error}).") from error
-    if form != (RATE, 1, 2) or len(raw) % 2 or not raw:
-        raise DataError(
-            f"{path / entry.name}: {form} is not 16 kHz, one channel, two bytes, or the file is empty."
-        )
+    if form != (RATE, 1, 2) or len(raw) != whole or not raw:
+        raise DataError(f"{path / entry.name}: {form} is not 16 kHz, one channel, two bytes, or it was cut.")
     values = np.frombuffer(raw, "<i2") / 32768
     return np.pad(values, (0, RATE - len(values)))

@@ -115,11 +115,16 @@ def read_record(stem: Path) -> tuple[NDArray[np.int64], NDArray[np.int64], list[
 
 
 def check_header(header: Any, stem: Path) -> None:
-    """Refuses a header that points to other files or promises more samples than its file can hold."""
+    """Refuses a header that points to other files, or a signal or annotation file that is not whole."""
     if header.file_name is None or set(header.file_name) != {f"{stem.name}.dat"}:
         raise DataError(f"{stem}.hea: names {header.file_name} where {stem.name}.dat belongs.")
-    if not 0 < header.sig_len <= stem.with_suffix(".dat").stat().st_size:
-        raise DataError(f"{stem}.hea: promises {header.sig_len:,} samples, more than {stem.name}.dat holds.")
+    size = stem.with_suffix(".dat").stat().st_size
+    if header.fmt != ["212", "212"] or size != 3 * header.sig_len:  # two samples of 12 bits
+        raise DataError(
+            f"{stem}.dat: {size:,} bytes are not {header.sig_len} samples of two leads. Get it again."
+        )
+    if read_bytes(stem.with_suffix(".atr"), LARGEST)[-2:] != b"\0\0":
+        raise DataError(f"{stem}.atr: has no end, so it was cut. Get it again.")
 
 
 def _wfdb() -> Any:

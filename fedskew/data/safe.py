@@ -61,7 +61,7 @@ def npz(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
 
 def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> NDArray[Any]:
     """One array, once its header agrees with the size of the member."""
-    check_member(info.filename, info.file_size, info.compress_size, path)
+    check_member(info, path)
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
         header = (
@@ -76,10 +76,15 @@ def _npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> NDArray
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
-def check_member(name: str, size: int, packed: int, path: Path, limit: int = LARGEST_ARRAY) -> None:
-    """Refuses a member of an archive that is too large, or a bomb."""
+def check_member(info: zipfile.ZipInfo, path: Path, limit: int = LARGEST_ARRAY) -> None:
+    """Refuses a member of a .zip that is too large, a bomb, or packed in a way that reads it at once."""
+    size, packed = info.file_size, info.compress_size
     if size > limit or (size > PLAUSIBLE and size > RATIO * packed):
-        raise DataError(f"{path}: {name} unpacks from {packed:,} to {size:,} bytes, so it was not read.")
+        raise DataError(
+            f"{path}: {info.filename} unpacks from {packed:,} to {size:,} bytes, so it was not read."
+        )
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(f"{path}: {info.filename} is neither stored nor deflated. Pack the files again.")
 
 
 def image(data: bytes, where: object, side: int, colour: bool, resize: bool) -> NDArray[np.uint8]:

@@ -52,16 +52,19 @@ class Feed:
             _pad([self._epoch(client) for client in clients], self.training.batch),
         )
 
-    def steps(self, round: int, client: int) -> int:
-        """How many batches the client has."""
-        return len(self.federation.batches(self.algorithm.seed, round, client, self.training))
+    def steps(self, client: int) -> int:
+        """How many batches the client has in a round."""
+        per_epoch = -(-len(self.federation.partition.train[client]) // self.training.batch)
+        return per_epoch * self.training.epochs_for(per_epoch)
 
     def _client(self, client: int, plans: tuple[Plan, ...]) -> Client:
         counts = self.federation.counts[client]
         classes = counts.nonzero()[:, 0]
         owned = torch.ones_like(classes, dtype=torch.bool)
         epoch = _ragged(self._epoch(client))
-        return Client(self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client), epoch)
+        return Client(
+            self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client), epoch
+        )
 
     def _epoch(self, client: int) -> list[Indices]:
         own, batch = self.federation.partition.train[client], self.training.batch

@@ -12,20 +12,20 @@ _IN_MEMORY = Path("/dev/shm")  # a file system that is memory, where there is on
 
 
 class Shelf(MutableMapping[int, State]):
-    """Client -> state; files in memory up to a limit, on disk beyond it."""
+    """Client -> state; files in the first folder, which is memory, up to a limit, in the second beyond it."""
 
     def __init__(self, limit: int | None = None) -> None:
         usable = _IN_MEMORY.is_dir()
         fast = tempfile.mkdtemp(prefix="fedskew-", dir=_IN_MEMORY if usable else None)
-        self.fast, self.slow = Path(fast), Path(tempfile.mkdtemp(prefix="fedskew-"))
-        self._limit = shutil.disk_usage(self.fast).free // 2 if limit is None else limit
+        self.folders = Path(fast), Path(tempfile.mkdtemp(prefix="fedskew-"))
+        self._limit = shutil.disk_usage(fast).free // 2 if limit is None else limit
         self._files: dict[int, Path] = {}
         self._sizes: dict[int, int] = {}
         self._used = 0
 
     def room(self) -> Path:
         """The folder into which the next state goes."""
-        return self.fast if self._used < self._limit else self.slow
+        return self.folders[self._used >= self._limit]
 
     def put(self, client: int, written: Path) -> None:
         """Takes in a file that holds the client's new state; until then the old one stands."""
@@ -33,7 +33,7 @@ class Shelf(MutableMapping[int, State]):
         path = written.with_name(f"kept-{client}")
         written.replace(path)
         self._files[client] = path
-        self._sizes[client] = path.stat().st_size if path.parent == self.fast else 0
+        self._sizes[client] = path.stat().st_size if path.parent == self.folders[0] else 0
         self._used += self._sizes[client]
 
     def path(self, client: int) -> Path | None:
@@ -42,7 +42,7 @@ class Shelf(MutableMapping[int, State]):
 
     def close(self) -> None:
         """Removes the files."""
-        for folder in (self.fast, self.slow):
+        for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _drop(self, client: int) -> None:

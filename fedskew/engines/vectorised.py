@@ -33,7 +33,7 @@ class Vectorised:
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply, Cohort]:
         """Trains the clients block by block."""
-        ordered = sorted(ids, key=lambda client: (self.feed.steps(round, client), client))
+        ordered = sorted(ids, key=lambda client: (self.feed.steps(client), client))
         replies: dict[int, Reply] = {}
         for first in range(0, len(ordered), self.block):
             replies |= self._run(message, ordered[first : first + self.block], round)

@@ -46,7 +46,7 @@ class ConvNet:
                 if self.batch_norm:
                     yield nn.BatchNorm2d(width)
                 if position == len(stage):
-                    # Before the ReLU, not after: the same function and gradient, a quarter of the work.
+                    # Before the ReLU, not after: the same function and gradient, fewer numbers to rectify.
                     yield nn.MaxPool2d(self.pool)
                 yield nn.ReLU()
                 channels = width

@@ -17,5 +17,5 @@ class ECGResNet:
     def module(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         """The network for signals [leads, samples]."""
         stem = [nn.Conv1d(shape[0], 32, 7, padding=3, bias=False), nn.BatchNorm1d(32), nn.ReLU()]
-        blocks = [residual(nn.Conv1d, 32, 32, kernel=7), residual(nn.Conv1d, 32, 64, kernel=7, stride=2)]
+        blocks = [residual(nn.Conv1d, 32, 32, kernel=7), residual(nn.Conv1d, 32, 64, kernel=7)]
         return sequence([*stem, *blocks, nn.AdaptiveAvgPool1d(1), nn.Flatten()], two_layer_head(64, outputs))

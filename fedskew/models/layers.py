@@ -61,13 +61,14 @@ def dense(width: int, hidden: Iterable[int]) -> Iterator[nn.Module]:
         yield nn.ReLU()
 
 
-def residual(convolution: Convolution, inputs: int, width: int, kernel: int = 3, stride: int = 1) -> Residual:
-    """Two convolutions with batch-norm; the shortcut is projected where the shape changes (option B)."""
+def residual(convolution: Convolution, inputs: int, width: int, kernel: int = 3) -> Residual:
+    """Two convolutions with batch-norm; a wider block halves the length and projects its shortcut."""
     norm = nn.BatchNorm1d if convolution is nn.Conv1d else nn.BatchNorm2d
+    stride = 1 if inputs == width else 2
     first = convolution(inputs, width, kernel, stride, padding=kernel // 2, bias=False)
     second = convolution(width, width, kernel, padding=kernel // 2, bias=False)
     path = sequence([first, norm(width), nn.ReLU(), second, norm(width)])
-    if stride == 1 and inputs == width:
+    if inputs == width:
         return Residual(path, nn.Identity())
     return Residual(path, sequence([convolution(inputs, width, 1, stride, bias=False), norm(width)]))
 

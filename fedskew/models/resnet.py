@@ -50,8 +50,7 @@ class ResNet18:
 
 
 def _blocks(inputs: int, widths: Sequence[int], repeats: int) -> Iterator[Residual]:
-    """`repeats` blocks of each width; the first of a wider group halves the image."""
     for width in widths:
         for _ in range(repeats):
-            yield residual(nn.Conv2d, inputs, width, stride=1 if inputs == width else 2)
+            yield residual(nn.Conv2d, inputs, width)
             inputs = width

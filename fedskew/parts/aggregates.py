@@ -1,14 +1,93 @@
 """Aggregates: how the replies of a round become one tree."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedskew import tree
 from fedskew.errors import ConfigError
-from fedskew.method_type import Method
 from fedskew.part import Aggregate, Section
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply
+
+if TYPE_CHECKING:
+    from fedskew.method import Method
+
+
+@dataclass(frozen=True)
+class Mean(Aggregate):
+    """The mean over participants, weighted by their examples or uniform (FedAvg, McMahan et al., 2017)."""
+
+    weight: Literal["samples", "uniform"] = "samples"
+
+    def combine(
+        self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
+    ) -> tuple[Tree, Tree]:
+        weights = replies.samples if self.weight == "samples" else torch.ones_like(replies.samples)
+        return tree.mean(replies.shared, weights / weights.sum()), state
+
+
+@dataclass(frozen=True)
+class Normalised(Aggregate):
+    """Each client's change counts per step it took, and all go the mean way (FedNova, Wang et al., 2020)."""
+
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    reveals: ClassVar[str] = "how many steps it took"
+    scalars: ClassVar[int] = 1
+
+    def combine(
+        self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
+    ) -> tuple[Tree, Tree]:
+        plain = replies.samples / replies.samples.sum()
+        weights = normalised_weights(plain, replies.effective_steps)
+        return moved(shared, replies.shared, weights, plain, model.buffers), state
+
+
+def normalised_weights(plain: Tensor, steps: Tensor) -> Tensor:
+    """p_k (sum p a) / a_k: FedNova's weight of each client's change; one without a step has none."""
+    some = steps > 0
+    return torch.where(some, plain * (plain * steps).sum() / torch.where(some, steps, 1), 0)
+
+
+def moved(shared: Tree, stacked: Tree, weights: Tensor, plain: Tensor, buffers: frozenset[str]) -> Tree:
+    """x + sum w_k (y_k - x), by values so that a single w_k = 1 gives y_k exactly; statistics by `plain`."""
+    stays = 1 - weights.sum()
+    sums, means = tree.mean(stacked, weights), tree.mean(stacked, plain)
+    return {n: means[n] if n in buffers else stays.to(x.dtype) * x + sums[n] for n, x in shared.items()}
+
+
+@dataclass(frozen=True)
+class DynamicMean(Aggregate):
+    """The uniform mean less the sum of all drifts so far over the population (FedDyn, Acar et al., 2021).
+
+    The server remembers h / alpha, so that the rule itself has no alpha.
+    """
+
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+
+    def server_state(self, shared: Tree, population: int) -> Tree:
+        return tree.zeros(shared)
+
+    def combine(
+        self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
+    ) -> tuple[Tree, Tree]:
+        count = len(cohort.ids)
+        mean = tree.mean(replies.shared, torch.full_like(replies.samples, 1 / count))
+        share = count / cohort.population
+        drift = {n: h - share * (mean[n] - shared[n]) for n, h in state.items()}
+        return {n: y - drift[n] if n in drift else y for n, y in mean.items()}, drift
+
+    def check(self, method: Method) -> None:
+        if "DynamicPull" not in {term.name for term in method.terms}:
+            raise ConfigError(
+                "DynamicMean undoes the drift that the term DynamicPull causes: add it (FedDyn)."
+            )
+        if method.server.name != "Replace":
+            raise ConfigError(
+                f"DynamicMean sets the server's model itself, and {method.server.name} would move it "
+                "off the point that the clients' memories refer to."
+            )

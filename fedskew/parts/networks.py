@@ -1,16 +1,22 @@
 """Networks: how the model is built from a factory that takes the number of outputs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from fedskew import keys, tree
+from fedskew.errors import ConfigError
 from fedskew.part import Network
 from fedskew.tree import Tree
 from fedskew.values import Model, Out
+
+if TYPE_CHECKING:
+    from fedskew.method import Method
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,26 @@ class OneVsAll(Network):
             return Out(logits, features, tree.stack([out.buffers for out in outs]))
 
         return binary._replace(init=init, forward=forward, classes=classes)
+
+    def check(self, method: Method) -> None:
+        wanted = {
+            "objective": ("OwnComponents",),
+            "share": ("OwnRows",),
+            "aggregate": ("GroupedMean", "AsArrived"),
+        }
+        for slot, names in wanted.items():
+            name = getattr(method, slot).name
+            if name not in names:
+                raise ConfigError(
+                    f"OneVsAll has a network of its own for every class, and the {slot} {name} is made for "
+                    f"one network with an output per class: use {' or '.join(names)} (FedOVA)."
+                )
+        for part in method.parts:
+            if part.mirrors:
+                raise ConfigError(
+                    f"{part.name} remembers a whole network for a client, and with OneVsAll (FedOVA) "
+                    "a client works on the components of its own classes only."
+                )
 
     def _answer(self, logits: Tensor) -> Tensor:
         return logits[..., 0] if self.head == "sigmoid" else logits[..., 1] - logits[..., 0]

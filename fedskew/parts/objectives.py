@@ -65,9 +65,9 @@ def _own(threshold: Threshold, view: View) -> Tensor:
 
 @dataclass(frozen=True)
 class CalibratedSoftmax(Objective):
-    """Softmax with a margin that grows as a class gets rare, without missing classes (FedLC, Zhang et al., 2022).
+    """Softmax over the client's classes with larger margins for rarer ones (FedLC, Zhang et al., 2022).
 
-    The sum runs over the label too; printed without it (`denominator = "others"`) the loss has no lower bound.
+    The sum includes the label; printed without it (`denominator = "others"`), the loss has no lower bound.
     """
 
     tau: float = 1.0

@@ -1,16 +1,21 @@
 """Shares: which entries of the network are averaged; the rest stays with the client."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedskew import tree
 from fedskew.errors import ConfigError
-from fedskew.part import Share
+from fedskew.part import Section, Share
 from fedskew.tree import Tree
 from fedskew.values import Client, Model, Reply, Run, View
+
+if TYPE_CHECKING:
+    from fedskew.method import Method
 
 
 @dataclass(frozen=True)
@@ -27,23 +32,31 @@ class Everything(Share):
 class Nothing(Share):
     """No averaging at all."""
 
+    gives: ClassVar[tuple[Section, ...]] = ()
+
     def names(self, model: Model) -> tuple[str, ...]:
         return ()
 
 
 @dataclass(frozen=True)
 class Body(Share):
-    """All but the head (FedPer, FedRep)."""
+    """All but the head (FedPer, Arivazhagan et al., 2019; FedRep, Collins et al., 2021)."""
+
+    gives: ClassVar[tuple[Section, ...]] = ("anything", "body")
 
     def names(self, model: Model) -> tuple[str, ...]:
-        return tuple(name for name in model.names if name not in model.head)
+        return model.body
 
 
 @dataclass(frozen=True)
 class Top(Share):
-    """The head, or the last `layers` layers that have parameters (LG-FedAvg)."""
+    """The head, or the last `layers` layers that have parameters (LG-FedAvg, Liang et al., 2020).
+
+    From scratch: the authors' code starts from a model that FedAvg has trained.
+    """
 
     layers: int | None = None
+    gives: ClassVar[tuple[Section, ...]] = ("anything", "head")
 
     def names(self, model: Model) -> tuple[str, ...]:
         if self.layers is None:
@@ -73,8 +86,11 @@ class OwnRows(Share):
         return tree.apply(lambda rows: rows[data.classes], shared)
 
     def put(self, shared: Tree, trained: Tree, data: Client) -> Tree:
-        mine = data.classes[data.owned]
-        return tree.apply(lambda all, rows: all.index_copy(0, mine, rows[data.owned]), shared, trained)
+        # A client trained in a padded block has kept more rows than it has classes.
+        own = self.trained(data)
+        return tree.apply(
+            lambda all, rows: all.index_copy(0, data.classes[own], rows[: len(own)][own]), shared, trained
+        )
 
     def hold(self, new: Tree, old: Tree, data: Client) -> Tree:
         rows = self.trained(data)
@@ -88,7 +104,11 @@ class OwnRows(Share):
 
     def bytes_down(self, shared: Tree, data: Client) -> int:
         total = len(next(iter(shared.values())))
-        return tree.nbytes(shared) if self.send == "all" else tree.nbytes(shared) // total * int(data.owned.sum())
+        return (
+            tree.nbytes(shared)
+            if self.send == "all"
+            else tree.nbytes(shared) // total * int(data.owned.sum())
+        )
 
     def bytes_up(self, replies: Reply) -> int:
         rows = replies.extra[self.name]["rows"]
@@ -96,6 +116,13 @@ class OwnRows(Share):
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         return {"classes": view.data.classes, "rows": self.trained(view.data)}, {}
+
+    def check(self, method: Method) -> None:
+        if method.network.name != "OneVsAll":
+            raise ConfigError(
+                f"OwnRows sends the components of a client's classes, and the network {method.network.name} "
+                "has none: use the network OneVsAll (FedOVA)."
+            )
 
 
 def _along(rows: Tensor, value: Tensor) -> Tensor:

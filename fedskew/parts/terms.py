@@ -1,27 +1,33 @@
-"""Terms: additions to local training, in the loss or as a pull on the parameters."""
+"""Terms for the sake of the average: added to local training, in the loss or as a pull on the parameters."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from fedskew import losses, tree
-from fedskew.part import Term
+from fedskew.errors import ConfigError
+from fedskew.part import Section, Term
 from fedskew.step import SGD
 from fedskew.tree import Tree
 from fedskew.values import Batch, Cohort, Model, Out, Run, View
 
+if TYPE_CHECKING:
+    from fedskew.method import Method
+
 
 @dataclass(frozen=True)
 class Proximal(Term):
-    """Pulls the parameters towards the received ones: mu/2 ||w - w0||^2 (FedProx, Li et al., 2020)."""
+    """Pulls the shared parameters towards the received ones: mu/2 ||w - w0||^2 (FedProx, Li et al., 2020)."""
 
     mu: float = 0.01
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def force(self, view: View) -> Tree:
-        names = view.model.trainable
-        return {n: self.mu * (view.params[n] - view.received[n]) for n in names}
+        return {n: self.mu * (view.params[n] - view.received[n]) for n in view.pulled}
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class ControlVariates(Term):
     """
 
     momentum_correction: bool = False
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    mirrors: ClassVar[bool] = True
     reveals: ClassVar[str] = "a second vector as long as the model"
 
     def server_state(self, shared: Tree, population: int) -> Tree:
@@ -41,7 +49,7 @@ class ControlVariates(Term):
         return state
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
-        return tree.zeros(params)
+        return tree.zeros(tree.pick(params, model.trainable))
 
     def solver(self, solver: SGD) -> SGD:
         return solver if self.momentum_correction else replace(solver, momentum=0.0)
@@ -56,54 +64,87 @@ class ControlVariates(Term):
             for n, c in view.server.items()
         }
         new = tree.where(run.steps > 0, new, view.client)
-        return tree.subtract(new, view.client), new
+        return tree.subtract(new, view.client), {**view.client, **new}
 
     def absorb(self, state: Tree, extra: Tree, cohort: Cohort) -> Tree:
         return tree.apply(lambda c, change: c + change.sum(0) / cohort.population, state, extra)
 
+    def check(self, method: Method) -> None:
+        if not method.schedule.descends:
+            raise ConfigError(
+                "ControlVariates reads a client's gradient off how far its model moved at the learning rate, "
+                f"and {method.schedule.name} moves it by another rule."
+            )
+        if "DynamicPull" in {term.name for term in method.terms}:
+            raise ConfigError(
+                "ControlVariates and DynamicPull both cancel a client's drift: together, twice."
+            )
+
 
 @dataclass(frozen=True)
-class Inherit(Term):
-    """A private model inherits from every local one and teaches the next (FedPHP, HPM; MAP Eq. 9-12).
+class DynamicPull(Term):
+    """Pulls towards the received parameters corrected by all former drifts (FedDyn, Acar et al., 2021).
 
-    Eq. 11 is damaged in the text; the factor T^2 is read into it (`kd = "no_T2"` leaves it out).
+    The client remembers g_k / alpha. The default alpha is the authors' for CIFAR-10.
     """
 
-    weight: float = 0.1
-    by: Literal["kd", "mmd"] = "kd"
-    kd: Literal["hinton", "no_T2", "author"] = "hinton"
-    temperature: float = 4.0
-    mu: float = 0.9
-    mu_max: float = 1.0
-    rounds: float | None = None  # Q*T of the schedule of mu; default: of this run
-    personal: ClassVar[bool] = True
+    alpha: float = 0.01
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    mirrors: ClassVar[bool] = True
+
+    def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
+        return tree.zeros(tree.pick(params, model.trainable))
+
+    def force(self, view: View) -> Tree:
+        drift = view.client
+        return {n: self.alpha * (view.params[n] - view.received[n] - drift[n]) for n in view.pulled}
+
+    def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
+        new = {n: view.client[n] - (run.emitted[n] - view.received[n]) for n in view.pulled}
+        return {}, {**view.client, **new}
+
+    def check(self, method: Method) -> None:
+        if method.aggregate.name != "DynamicMean":
+            raise ConfigError(
+                f"DynamicPull drifts on purpose and {method.aggregate.name} does not undo it: "
+                "use the aggregate DynamicMean (FedDyn)."
+            )
+
+
+@dataclass(frozen=True)
+class Contrast(Term):
+    """Features near the received model's and off the client's previous one's (MOON, Li et al., 2021).
+
+    At the first participation there is no previous model and no term.
+    """
+
+    weight: float = 1.0
+    temperature: float = 0.5
+    needs: ClassVar[tuple[Section, ...]] = ("body",)
+    mirrors: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return {**tree.prefix(tree.clone(params), "model"), "times": torch.zeros(())}
 
     def loss(self, base: Tensor, out: Out, batch: Batch, view: View) -> Tensor:
-        teacher = view.model.forward(tree.under(view.client, "model"), batch.x, False)
-        if self.by == "kd":
-            lesson = losses.distillation(
-                out.logits, teacher.logits, temperature=self.temperature, form=self.kd, live=batch.live
-            )
-        else:
-            lesson = losses.mmd(out.features, teacher.features, live=batch.live)
-        taught = (1 - self.weight) * base + self.weight * lesson
-        return torch.where(view.client["times"] > 0, taught, base)
+        received = view.model.forward(view.received, batch.x, False).features
+        previous = view.model.forward(tree.under(view.client, "model"), batch.x, False).features
+        gap = losses.contrastive(
+            out.features, received, previous, temperature=self.temperature, live=batch.live
+        )
+        return torch.where(view.client["times"] > 0, base + self.weight * gap, base)
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
-        times = view.client["times"]
-        mu = (self.mu * times / (self.rounds or view.expected)).clamp(0, self.mu_max)
-        heir = tree.under(view.client, "model")
-        mixed = {n: _mix(view.params[n], old, mu) for n, old in heir.items()}
-        return {}, {**tree.prefix(mixed, "model"), "times": times + 1}
-
-    def models(self, view: View) -> dict[str, Tree]:
-        return {"inherited": tree.under(view.client, "model")}
+        return {}, {**tree.prefix(run.emitted, "model"), "times": view.client["times"] + 1}
 
 
-def _mix(new: Tensor, old: Tensor, mu: Tensor) -> Tensor:
-    if not new.is_floating_point():
-        return new
-    return (1 - mu.to(new.dtype)) * new + mu.to(new.dtype) * old
+@dataclass(frozen=True)
+class FeatureMatch(Term):
+    """Keeps the distribution of features near the received model's by MMD (FedMMD, Yao et al., 2018)."""
+
+    weight: float = 0.1
+    needs: ClassVar[tuple[Section, ...]] = ("body",)
+
+    def loss(self, base: Tensor, out: Out, batch: Batch, view: View) -> Tensor:
+        received = view.model.forward(view.received, batch.x, False).features
+        return base + self.weight * losses.mmd(out.features, received, live=batch.live)

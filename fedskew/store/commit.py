@@ -12,7 +12,7 @@ from fedskew.tree import State
 def put_states(
     folder: Path, latest: Stored | None, server: State, changed: Mapping[int, State]
 ) -> tuple[Ref, Ref, dict[int, Ref]]:
-    """Writes what the latest checkpoint does not hold; returns the server, the index and what the index says."""
+    """Writes what the latest checkpoint does not hold; returns the server, the index and its content."""
     known = set() if latest is None else latest.names()
     clients = {} if latest is None else dict(latest.clients)
     refs: list[Ref] = []
@@ -43,6 +43,4 @@ def sweep(folder: Path, *checkpoints: Stored | None) -> None:
     for inner in (folder / layout.CHECKPOINTS, folder / layout.STATES):
         with durable.explained(inner, "read"):
             names = [entry.name for entry in inner.iterdir()]
-        for name in names:
-            if name not in needed:
-                durable.remove(inner / name)
+        durable.remove_all(inner / name for name in names if name not in needed)

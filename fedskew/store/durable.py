@@ -12,7 +12,7 @@ from fedskew.errors import DiskError
 from fedskew.store import disk
 from fedskew.store.layout import PART
 
-SYNCS_AT_ONCE = 8  # the journal of a file system commits many fsyncs together if they arrive together
+AT_ONCE = 8  # a file system commits many fsyncs together if they arrive together
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -67,7 +67,7 @@ def put_all(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
         for name, data in files:
             sizes[folder / name] = len(data)
             _fill(folder / name, data)
-        with ThreadPoolExecutor(SYNCS_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(_sync, sizes.keys(), sizes.values()))
         for path, size in sizes.items():
             with explained(path, "written", size):
@@ -144,7 +144,12 @@ def _cut(path: Path, descriptor: int, size: int) -> int:
     return surplus
 
 
-def remove(path: Path) -> None:
-    """Unlinks a file that nothing refers to."""
+def remove_all(paths: Iterable[Path]) -> None:
+    """Unlinks files that nothing refers to."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(_remove, paths))
+
+
+def _remove(path: Path) -> None:
     with explained(path, "removed"):
         disk.remove(path)

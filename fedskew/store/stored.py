@@ -1,12 +1,14 @@
 """The committed checkpoints of a run directory: which are there, which are whole, which one to go on from."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from fedskew.errors import ConfigError, DiskError
 from fedskew.store import durable, layout, proof
 from fedskew.store.records import Manifest, Opening, Ref, decode_index, unseal
+
+
+KEPT = 2  # checkpoints; older ones are on their way out and may have lost states already
 
 
 class Stored(NamedTuple):
@@ -70,42 +72,36 @@ def read(folder: Path, run: str, round: int) -> Stored:
     return Stored(manifest, decode_index(proof.whole(index, manifest.index), index))
 
 
-def check(folder: Path, stored: Stored) -> None:
-    """Refuses a checkpoint of which any byte has changed."""
-    manifest, states = stored.manifest, folder / layout.STATES
-    proof.check(states / state_name(manifest.server), manifest.server)
-    for ref in sorted(set(stored.clients.values())):
-        proof.check(states / state_name(ref), ref)
+def check(folder: Path, stored: Stored, sound: set[Ref]) -> None:
+    """Refuses a checkpoint of which any byte has changed; `sound` grows by the states that have not."""
+    manifest = stored.manifest
+    for ref in sorted({manifest.server, *stored.clients.values()} - sound):
+        proof.check(folder / layout.STATES / state_name(ref), ref)
+        sound.add(ref)
     proof.prefix(folder / layout.METRICS, manifest.metrics)
     proof.prefix(folder / layout.CLIENTS, manifest.clients)
 
 
 def recover(folder: Path, run: str) -> Recovery:
-    """The newest whole checkpoint and the one before it; a run without any is new, one without a whole one lost."""
+    """The two newest whole checkpoints; to have none at all is a new run, to have none whole an error."""
     with durable.explained(folder / layout.CHECKPOINTS, "read"):
         rounds = layout.rounds(folder)
+    whole: list[Stored] = []
     damage: list[str] = []
-    latest = _first(folder, run, rounds, damage, thorough=True)
-    if latest is None:
-        if damage:
-            raise DiskError(_lost(folder, damage))
-        return Recovery(None, None, ())
-    older = [round for round in rounds if round < latest.manifest.round]
-    previous = _first(folder, run, older, damage, thorough=False)
-    return Recovery(latest, previous, tuple(damage))
-
-
-def _first(folder: Path, run: str, rounds: Iterable[int], damage: list[str], thorough: bool) -> Stored | None:
+    sound: set[Ref] = set()
     for round in rounds:
+        if len(whole) == KEPT:
+            break
         try:
             found = read(folder, run, round)
-            if thorough:
-                check(folder, found)
+            check(folder, found, sound)
+            whole.append(found)
         except DiskError as error:
             damage.append(f"the checkpoint of round {round} cannot be used: {error}")
-        else:
-            return found
-    return None
+    if damage and not whole:
+        raise DiskError(_lost(folder, damage))
+    latest, previous, *_ = [*whole, None, None]
+    return Recovery(latest, previous, tuple(damage))
 
 
 def _lost(folder: Path, damage: list[str]) -> str:

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedskew import keys
+from fedskew.data.dataset import Indices
 from fedskew.data.federation import Federation, Training
 
 Tree = dict[str, Tensor]
@@ -54,13 +56,22 @@ class Setting(NamedTuple):
         return self.training.epochs * -(-int(self.size(k)) // self.training.batch)
 
     def batches(self, t: int, k: int, first: int = 0, end: int | None = None) -> Batches:
-        """Batches first..end of client k's plan in round t; BatchNorm cannot train on one example."""
-        plan = self.federation.batches(self.seed, t, k, self.training)
+        """Batches first..end of client k's plan in round t."""
+        return self._usable(self.federation.batches(self.seed, t, k, self.training)[first:end])
+
+    def _usable(self, plan: Sequence[Indices]) -> Batches:
+        """The examples of the batches; BatchNorm cannot train on one example."""
         normalised = any(
             isinstance(module, nn.modules.batchnorm._BatchNorm) for module in self.build(1).modules()
         )
-        places = [torch.from_numpy(chosen) for chosen in plan[first:end] if len(chosen) > 1 or not normalised]
+        places = [torch.from_numpy(chosen) for chosen in plan if len(chosen) > 1 or not normalised]
         return [(self.federation.data.x[p].double(), self.federation.data.y[p]) for p in places]
+
+    def home(self, k: int) -> Batches:
+        """One pass over client k's data in an order that no round changes."""
+        own, size = self.federation.partition.train[k], self.training.batch
+        shuffled = own[keys.stream("epoch", self.seed, k).permutation(len(own))]
+        return self._usable([shuffled[i : i + size] for i in range(0, len(own), size)])
 
     def everything(self, k: int) -> tuple[Tensor, Tensor]:
         """All training examples of client k."""
@@ -97,18 +108,20 @@ class Sgd:
                 w.sub_(self.lr * self.memory[i])
 
 
-def solver(setting: Setting, parameters: Iterable[Tensor]) -> Sgd:
+def solver(setting: Setting, parameters: Iterable[Tensor], slower: float = 1.0) -> Sgd:
     """A new solver, without memory of an earlier round."""
-    return Sgd(parameters, setting.lr, setting.momentum, setting.decay)
+    return Sgd(parameters, slower * setting.lr, setting.momentum, setting.decay)
 
 
 def cross_entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
-def descend(setting: Setting, model: nn.Module, batches: Batches, loss: Loss = cross_entropy) -> float:
+def descend(
+    setting: Setting, model: nn.Module, batches: Batches, loss: Loss = cross_entropy, slower: float = 1.0
+) -> float:
     """Trains the whole network over the batches; the mean loss over all examples seen."""
-    sgd, total, seen = solver(setting, model.parameters()), 0.0, 0
+    sgd, total, seen = solver(setting, model.parameters(), slower), 0.0, 0
     for x, y in batches:
         value = loss(model, x, y)
         sgd.step(value)

@@ -7,12 +7,19 @@ from torch import Tensor, nn
 from references.common import Result, Setting, Tree, average, descend, loaded, state_of
 
 
-def run(setting: Setting, everybody_counts: bool = False, reset_untouched: bool = False) -> Result:
+def run(
+    setting: Setting,
+    everybody_counts: bool = False,
+    reset_untouched: bool = False,
+    arrival: float | None = None,
+) -> Result:
+    """With `arrival`, components are mixed in at that rate as they arrive, clients with few steps first."""
     start = [{n: v[i] for n, v in setting.initial.items()} for i in range(setting.classes)]
     server, last = start, {}
     for t in range(setting.rounds):
         trained: list[list[Tree]] = [[] for _ in range(setting.classes)]
-        for k in setting.participants(t):
+        order = sorted(setting.participants(t), key=lambda k: (len(setting.batches(t, k)), k))
+        for k in order:
             own = setting.counts(k).nonzero()[:, 0].tolist()
             last[k] = {}
             for i in range(setting.classes):
@@ -23,11 +30,20 @@ def run(setting: Setting, everybody_counts: bool = False, reset_untouched: bool 
                     trained[i].append(server[i])
         untouched = start if reset_untouched else server
         server = [
-            average(found, [1.0] * len(found)) if found else untouched[i] for i, found in enumerate(trained)
+            combined(server[i], found, arrival) if found else untouched[i] for i, found in enumerate(trained)
         ]
     # At home a client answers with its own components and the server's for the rest.
     personal = {k: stack([own.get(i, server[i]) for i in range(setting.classes)]) for k, own in last.items()}
     return Result(stack(server), personal)
+
+
+def combined(old: Tree, found: list[Tree], arrival: float | None) -> Tree:
+    """The mean of what was returned, or one after the other."""
+    if arrival is None:
+        return average(found, [1.0] * len(found))
+    for new in found:
+        old = average([old, new], [1 - arrival, arrival])
+    return old
 
 
 def component(setting: Setting, state: Tree, i: int, t: int, k: int) -> Tree:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from references.common import Loss, Result, Setting, Tree, average, cross_entropy, descend, loaded, state_of
@@ -48,24 +49,33 @@ def taught(setting: Setting, teacher: Tree | None, by: str, weight: float, backw
             with torch.no_grad():
                 theirs = old[:-1](x)
             features = model[:-1](x)
-            fit = torch.nn.functional.cross_entropy(model[-1](features), y)
+            fit = F.cross_entropy(model[-1](features), y)
             return (1 - weight) * fit + weight * squared_mmd(features, theirs)
         with torch.no_grad():
             target = torch.softmax(old(x) / 4, -1)
         logits = model(x)
+        fit = F.cross_entropy(logits, y)
+        if by == "author":
+            return (1 - weight) * fit - weight * (target * torch.log_softmax(logits, -1)).sum(-1).mean()
         student = torch.softmax(logits / 4, -1)
         kl = student * (student / target).log() if backwards else target * (target / student).log()
-        fit = torch.nn.functional.cross_entropy(logits, y)
         return (1 - weight) * fit + weight * 16 * kl.sum(-1).mean()
 
     return loss
 
 
-def inherit(setting: Setting, before: Heir | None, new: Tree, count_first: bool = False) -> Heir:
-    """HPM <- (1 - mu) new + mu HPM with mu = 0.9 z / (Q T) in [0, 1], z earlier participations."""
+def inherit(
+    setting: Setting,
+    before: Heir | None,
+    new: Tree,
+    count_first: bool = False,
+    most: float = 1.0,
+    participations: float | None = None,
+) -> Heir:
+    """HPM <- (1 - mu) new + mu HPM with mu = 0.9 z / (Q T) up to `most`, z earlier participations."""
     if before is None:
         return Heir(new, 1)
-    mu = min(0.9 * (before.times + count_first) / (setting.ratio * setting.rounds), 1.0)
+    mu = min(0.9 * (before.times + count_first) / (participations or setting.ratio * setting.rounds), most)
     mixed = {
         name: (1 - mu) * value + mu * before.model[name] if value.is_floating_point() else value
         for name, value in new.items()

@@ -6,12 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from references.common import Result, Setting, Tree, average, is_head, loaded, solver, state_of
+from references.common import Result, Setting, Tree, average, descend, is_head, loaded, solver, state_of
 
 
-def run(
-    setting: Setting, ddof: int = 0, weigh_before: bool = False, classifier_learns: bool = False
-) -> Result:
+def run(setting: Setting, weigh_before: bool = False, classifier_learns: bool = False) -> Result:
     server, locals_, personal, critics = setting.initial, {}, {}, {}
     q, previous = 10.0, None
     for t in range(setting.rounds):
@@ -24,14 +22,34 @@ def run(
             uploads.append(state_of(model))
             locals_[k] = state_of(own)
             personal[k] = {n: uploads[-1][n] if is_head(own, n) else v for n, v in locals_[k].items()}
-        spread = float(torch.tensor(losses, dtype=torch.float64).std(correction=ddof))
-        old_q = q
-        if previous is not None and spread + previous > 0:
-            q = max(0.0, q + 0.5 * (spread - previous) / ((spread + previous) / 2))
-        previous = spread
-        power = old_q if weigh_before else q
+        power = q
+        q, previous = next_q(q, previous, losses)
+        power = power if weigh_before else q
         server = average(uploads, [loss**power for loss in losses])
     return Result(server, personal)
+
+
+def aggregation(setting: Setting) -> Result:
+    """The adaptive weights alone, without local extractors."""
+    server, personal, q, previous = setting.initial, {}, 10.0, None
+    for t in range(setting.rounds):
+        chosen, losses = setting.participants(t), []
+        for k in chosen:
+            model = loaded(setting.build(setting.classes), server)
+            losses.append(descend(setting, model, setting.batches(t, k)))
+            personal[k] = state_of(model)
+        q, previous = next_q(q, previous, losses)
+        server = average([personal[k] for k in chosen], [loss**q for loss in losses])
+    return Result(server, personal)
+
+
+def next_q(q: float, previous: float | None, losses: list[float]) -> tuple[float, float]:
+    """q follows the relative change of the spread of the losses; it is never negative."""
+    mean = sum(losses) / len(losses)
+    spread = (sum((loss - mean) ** 2 for loss in losses) / len(losses)) ** 0.5
+    if previous is not None and spread + previous > 0:
+        q = max(0.0, q + 0.5 * (spread - previous) / ((spread + previous) / 2))
+    return q, spread
 
 
 def discriminator(setting: Setting, k: int) -> nn.Module:

@@ -14,6 +14,10 @@ def run(setting: Setting, mu: float, temperature: float = 0.5, swapped: bool = F
         for k in chosen:
             model = loaded(setting.build(setting.classes), server)
             received, previous = frozen(setting, server), frozen(setting, personal.get(k, setting.initial))
+            if k not in personal:
+                descend(setting, model, setting.batches(t, k))  # no previous network, no term
+                personal[k] = state_of(model)
+                continue
             if swapped:
                 received, previous = previous, received
 

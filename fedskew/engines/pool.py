@@ -1,0 +1,146 @@
+"""Clients in several processes of one machine, each with one thread of torch."""
+
+import multiprocessing
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from fedskew.algorithm import Algorithm
+from fedskew.data.federation import Federation, Training
+from fedskew.engines import wire
+from fedskew.engines.crew import Crew, Task
+from fedskew.engines.engine import stack_replies
+from fedskew.engines.feed import Feed
+from fedskew.engines.shelf import Shelf
+from fedskew.engines.worker import Order, Site, serve, shares
+from fedskew.errors import ConfigError
+from fedskew.examine import Exam, Marks
+from fedskew.kernels import Backend
+from fedskew.tree import State
+from fedskew.values import Cohort, Reply
+
+Start = Literal["fork", "forkserver", "spawn"]
+Recipe = Callable[[Federation], Algorithm]
+Paths = tuple[str | None, ...]  # a client's files
+
+
+class Pool:
+    """The largest clients first, each to whichever worker is free; what a client remembers is in a file.
+
+    Workers are forked: they share data and algorithm with the parent and start in milliseconds. Where processes
+    cannot be forked, `start` says how they begin and `recipe`, which can be pickled, builds the algorithm.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        federation: Federation,
+        training: Training,
+        workers: int = 0,
+        backend: Backend = "autograd",
+        start: Start | None = None,
+        recipe: Recipe | None = None,
+        patience: float = 600.0,  # seconds a client may take
+        memory: int | None = None,  # bytes of clients' states that stay off the disk
+    ) -> None:
+        self.algorithm, self.patience = algorithm, patience
+        self.feed = Feed.of(algorithm, federation, training)
+        self.kept = Shelf(memory)
+        way = start or ("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+        parent = None if way == "forkserver" else os.getpid()
+        site = Site(_source(way, self.feed, recipe), backend, parent, self.kept.folders)
+        # torch's context sends tensors through shared memory where a process is not forked.
+        context = torch.multiprocessing.get_context(way)
+        self._crew = Crew(context, partial(serve, site), workers or available())
+        self._end = weakref.finalize(self, _end, self._crew, self.kept)
+
+    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply, Cohort]:
+        """Trains the clients; what they remember changes when all have answered."""
+        room = self.kept.room()
+        new = {client: room / f"new-{client}" for client in ids}
+        files = {client: (self._old(client), str(new[client])) for client in ids}
+        replies: dict[int, Reply] = {}
+        for job, state in self._run({"kind": "train", "round": round}, message, files):
+            replies |= zip(job, wire.unpack_replies(state), strict=True)
+        for client in ids:
+            self.kept.put(client, new[client])
+        return stack_replies([replies[k] for k in ids]), Cohort(tuple(ids), self.algorithm.population, round)
+
+    def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
+        """Evaluates the clients in the workers."""
+        files = {client: (self._old(client),) for client in ids}
+        marks: dict[int, Marks] = {}
+        for job, state in self._run({"kind": "examine", "exam": exam._asdict()}, server, files):
+            marks |= zip(job, wire.unpack_marks(state), strict=True)
+        return [marks[client] for client in ids]
+
+    def close(self) -> None:
+        """Ends the workers and removes their files."""
+        self._end()
+
+    def _old(self, client: int) -> str | None:
+        path = self.kept.path(client)
+        return None if path is None else str(path)
+
+    def _run(self, order: Order, message: State, files: Mapping[int, Paths]) -> Iterator[tuple[list[int], State]]:
+        """Gives the clients out in jobs; yields each job's clients with the state it left."""
+        folder = self.kept.folders[0]
+        wire.write(folder / "message", message)
+        jobs = self._jobs(files)
+        tasks = []
+        for number, job in enumerate(jobs):
+            paths = {"message": str(folder / "message"), "result": str(folder / f"result-{number}")}
+            work = {"clients": [(client, *files[client]) for client in job]}
+            what = f"client {job[0]}" if len(job) == 1 else f"one of the clients {job}"
+            tasks.append(Task(what, order | paths | work, self.patience * len(job)))
+        for position in self._crew.run(tasks):
+            result = Path(tasks[position].order["result"])
+            yield jobs[position], wire.read(result)
+            result.unlink()
+
+    def _jobs(self, ids: Mapping[int, Paths]) -> list[list[int]]:
+        loads = {client: self.feed.steps(client) for client in ids}
+        ordered = sorted(ids, key=lambda client: (-loads[client], client))
+        cuts = shares([loads[client] for client in ordered], len(self._crew.workers))
+        return [[ordered[i] for i in cut] for cut in cuts]
+
+
+@dataclass(frozen=True)
+class _Remake:
+    """The feed of a process that inherits nothing."""
+
+    recipe: Recipe
+    federation: Federation
+    training: Training
+
+    def __call__(self) -> Feed:
+        return Feed.of(self.recipe(self.federation), self.federation, self.training)
+
+
+def _source(way: str, feed: Feed, recipe: Recipe | None) -> Callable[[], Feed]:
+    if way == "fork":
+        return lambda: feed
+    if recipe is None:
+        raise ConfigError(
+            f"a pool whose workers start by {way} needs a recipe that builds the algorithm again; "
+            "use engine.name = 'serial', or start = 'fork' where the system has it."
+        )
+    federation = feed.federation
+    shared = federation.data._replace(x=feed.x.share_memory_())
+    return _Remake(recipe, Federation(shared, federation.partition), feed.training)
+
+
+def available() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count() or 1
+
+
+def _end(crew: Crew, shelf: Shelf) -> None:
+    crew.close()
+    shelf.close()

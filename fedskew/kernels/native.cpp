@@ -1,0 +1,619 @@
+// Forward and backward passes of a chain of layers: linear, or convolution with max-pooling, each with or
+// without ReLU. Everything is written once with the compiler's vector types; the flags with which the file is
+// compiled decide how wide a vector is (VECTOR_BYTES), so no code here is for one processor only.
+//
+// Three ideas make it fast.
+// 1. Batches of small networks are small: weights are broadcast straight from torch's layout, and only the
+//    activations are rearranged.
+// 2. Images are kept as [height][width][channels] together with their padding, so that a row of a filter meets
+//    one run of memory, in the forward pass and in both backward passes.
+// 3. After pooling and ReLU most gradients of a convolution are zero. The others are put into lists, by output
+//    channel (for the filters) and by pixel (for the image), and only these are worked on.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16
+#endif
+
+// The Python side fills in the same fields in the same order.
+struct Layer {
+    int64_t convolution;          // else linear
+    int64_t in_channels;          // or the features of a linear layer
+    int64_t in_height, in_width;  // 1 for a linear layer
+    int64_t out_channels;
+    int64_t kernel_height, kernel_width, pad_height, pad_width;
+    int64_t pool_height, pool_width;  // 1 without pooling
+    int64_t relu;
+};
+
+namespace {
+
+using Int = int64_t;
+
+template <class T>
+struct Simd {
+    typedef T vec __attribute__((vector_size(VECTOR_BYTES)));
+    typedef T loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(T)), may_alias));
+};
+template <class T>
+using vec = typename Simd<T>::vec;
+template <class T>
+constexpr int lanes = VECTOR_BYTES / sizeof(T);
+
+template <class T>
+inline vec<T> load(const T* p) {
+    return *reinterpret_cast<const typename Simd<T>::loose*>(p);
+}
+template <class T>
+inline void store(T* p, vec<T> v) {
+    *reinterpret_cast<typename Simd<T>::loose*>(p) = v;
+}
+
+constexpr bool MANY_REGISTERS = VECTOR_BYTES == 64;
+constexpr int TILE_ROWS = MANY_REGISTERS ? 12 : 6;  // times two vectors: the sums of a tile stay in registers
+constexpr int SUMS = MANY_REGISTERS ? 24 : 12;      // vectors of a filter that stay in registers
+constexpr int WIDEST = MANY_REGISTERS ? 20 : 10;    // vectors of one of its runs among these
+constexpr int MOST_RUNS = 5;
+constexpr uint8_t DEAD = 255;                       // marks an output whose gradient ReLU stops
+
+#define UNROLL _Pragma("GCC unroll 32")  // so early that the sums become registers
+
+constexpr Int up(Int n, Int to) { return (n + to - 1) / to * to; }
+
+// n things in equal portions of at most `most`: the size of portion number i.
+inline Int portion(Int n, Int most, Int i) {
+    Int parts = (n + most - 1) / most;
+    return n / parts + (i < n % parts);
+}
+
+// ------------------------------------------------------------------------------------------------- products
+
+// out [M][N vectors] = start + a (M rows, read number by number) x b (packed, N vectors for each step).
+// Steps come in `runs` of `depth`; `a` jumps from one run to the next. `start` has one value a column, or none.
+template <class T, int M, int N>
+void tile(Int runs, Int depth, const T* a, Int jump, Int to_row, Int to_step, const T* b, const T* start, T* out,
+          Int out_row) {
+    vec<T> sum[M][N];
+    UNROLL for (int i = 0; i < M; ++i)
+        UNROLL for (int j = 0; j < N; ++j) sum[i][j] = start ? load(start + j * lanes<T>) : vec<T>{};
+    for (Int run = 0; run < runs; ++run, a += jump) {
+        const T* here = a;
+        for (Int step = 0; step < depth; ++step, here += to_step, b += N * lanes<T>) {
+            vec<T> right[N];
+            UNROLL for (int j = 0; j < N; ++j) right[j] = load(b + j * lanes<T>);
+            UNROLL for (int i = 0; i < M; ++i)
+                UNROLL for (int j = 0; j < N; ++j) sum[i][j] += here[i * to_row] * right[j];
+        }
+    }
+    UNROLL for (int i = 0; i < M; ++i)
+        UNROLL for (int j = 0; j < N; ++j) store(out + i * out_row + j * lanes<T>, sum[i][j]);
+}
+
+template <class T>
+using Tile = void (*)(Int, Int, const T*, Int, Int, Int, const T*, const T*, T*, Int);
+
+template <class T, int N, int... M>
+Tile<T> pick_tile(Int rows, std::integer_sequence<int, M...>) {
+    static const Tile<T> all[] = {tile<T, M + 1, N>...};
+    return all[rows - 1];
+}
+template <class T>
+Tile<T> pick_tile(Int rows, Int vectors) {
+    auto sizes = std::make_integer_sequence<int, TILE_ROWS>{};
+    return vectors == 1 ? pick_tile<T, 1>(rows, sizes) : pick_tile<T, 2>(rows, sizes);
+}
+
+// Columns are packed two vectors at a time, and one where that suffices.
+template <class T>
+Int panel(Int columns_left) {
+    return columns_left > lanes<T> ? 2 * lanes<T> : lanes<T>;
+}
+
+// c [rows][columns] = a x b, where a(i, p) = a[i * to_row + p * to_step] and b is [depth][columns].
+template <class T>
+void product(Int rows, Int columns, Int depth, const T* a, Int to_row, Int to_step, const T* b, T* c, T* packed) {
+    T out[TILE_ROWS * 2 * lanes<T>];
+    for (Int column = 0; column < columns; column += panel<T>(columns - column)) {
+        Int wide = panel<T>(columns - column), used = std::min(wide, columns - column);
+        for (Int p = 0; p < depth; ++p) {
+            for (Int j = 0; j < used; ++j) packed[p * wide + j] = b[p * columns + column + j];
+            for (Int j = used; j < wide; ++j) packed[p * wide + j] = 0;
+        }
+        for (Int row = 0, i = 0; row < rows; row += portion(rows, TILE_ROWS, i), ++i) {
+            Int tall = portion(rows, TILE_ROWS, i);
+            Tile<T> fit = pick_tile<T>(tall, wide / lanes<T>);
+            T* target = c + row * columns + column;
+            bool whole = used == wide;
+            fit(1, depth, a + row * to_row, 0, to_row, to_step, packed, nullptr, whole ? target : out,
+                whole ? columns : wide);
+            for (Int r = 0; r < (whole ? 0 : tall); ++r)
+                for (Int j = 0; j < used; ++j) target[r * columns + j] = out[r * wide + j];
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------------- linear
+
+// The transpose of x [rows][columns] in panels of columns of the transpose: [panel][columns][panel width].
+template <class T>
+void pack_transposed(const T* x, Int rows, Int columns, T* out) {
+    for (Int row = 0; row < rows; row += panel<T>(rows - row)) {
+        Int wide = panel<T>(rows - row), used = std::min(wide, rows - row);
+        // In blocks, so that the lines of memory that are written stay in the cache.
+        for (Int first = 0; first < columns; first += 64) {
+            Int last = std::min(columns, first + 64);
+            for (Int r = 0; r < used; ++r)
+                for (Int c = first; c < last; ++c) out[c * wide + r] = x[(row + r) * columns + c];
+            for (Int r = used; r < wide; ++r)
+                for (Int c = first; c < last; ++c) out[c * wide + r] = 0;
+        }
+        out += wide * columns;
+    }
+}
+
+// y [batch][outputs] = x [batch][inputs] x weight^T + bias. The batch lies along the vectors.
+template <class T>
+void linear_forward(const Layer& layer, Int batch, const T* x, const T* weight, const T* bias, T* y, T* packed) {
+    Int inputs = layer.in_channels, outputs = layer.out_channels;
+    T out[TILE_ROWS * 2 * lanes<T>];
+    pack_transposed(x, batch, inputs, packed);
+    for (Int row = 0, i = 0; row < outputs; row += portion(outputs, TILE_ROWS, i), ++i) {
+        Int tall = portion(outputs, TILE_ROWS, i);
+        const T* right = packed;
+        for (Int first = 0; first < batch; first += panel<T>(batch - first)) {
+            Int wide = panel<T>(batch - first), used = std::min(wide, batch - first);
+            pick_tile<T>(tall, wide / lanes<T>)(1, inputs, weight + row * inputs, 0, inputs, 1, right, nullptr, out,
+                                                wide);
+            for (Int r = 0; r < tall; ++r) {
+                T shift = bias ? bias[row + r] : 0;
+                for (Int b = 0; b < used; ++b) {
+                    T value = out[r * wide + b] + shift;
+                    y[(first + b) * outputs + row + r] = layer.relu && value <= 0 ? 0 : value;
+                }
+            }
+            right += wide * inputs;
+        }
+    }
+}
+
+template <class T>
+void linear_backward(const Layer& layer, Int batch, const T* x, const T* weight, const T* dy, T* d_weight, T* d_bias,
+                     T* dx, T* packed) {
+    Int inputs = layer.in_channels, outputs = layer.out_channels;
+    if (d_weight) product<T>(outputs, inputs, batch, dy, 1, outputs, x, d_weight, packed);
+    if (dx) product<T>(batch, inputs, outputs, dy, outputs, 1, weight, dx, packed);
+    if (d_bias) {
+        std::fill(d_bias, d_bias + outputs, T(0));
+        for (Int b = 0; b < batch; ++b)
+            for (Int n = 0; n < outputs; ++n) d_bias[n] += dy[b * outputs + n];
+    }
+}
+
+// ---------------------------------------------------------------------------------------------- convolution
+
+// Sizes of a convolution that follow from its layer. A "run" is one row of a filter: kernel width x channels.
+template <class T>
+struct Shape {
+    Int channels, out, out_padded, kernel, run, run_padded, row, image, height, width, pools, pixels;
+    explicit Shape(const Layer& l) {
+        channels = l.in_channels, out = l.out_channels, out_padded = up(out, lanes<T>);
+        kernel = l.kernel_height, run = l.kernel_width * channels, run_padded = up(run, lanes<T>);
+        row = (l.in_width + 2 * l.pad_width) * channels, image = (l.in_height + 2 * l.pad_height) * row;
+        height = (l.in_height + 2 * l.pad_height - kernel + 1) / l.pool_height;
+        width = (l.in_width + 2 * l.pad_width - l.kernel_width + 1) / l.pool_width;
+        pools = l.pool_height * l.pool_width, pixels = height * width;
+    }
+};
+
+// Copies images [channels][height][width] into the inside of padded images [height][width][channels].
+template <class T>
+void to_padded(const Layer& l, Int batch, const T* x, T* padded) {
+    Shape<T> s(l);
+    for (Int b = 0; b < batch; ++b, padded += s.image) {
+        std::fill(padded, padded + s.image, T(0));
+        for (Int c = 0; c < s.channels; ++c)
+            for (Int i = 0; i < l.in_height; ++i) {
+                T* target = padded + (i + l.pad_height) * s.row + l.pad_width * s.channels + c;
+                for (Int j = 0; j < l.in_width; ++j) target[j * s.channels] = *x++;
+            }
+    }
+}
+
+// Filters [out][channels][kernel height][kernel width] as panels of output channels: [panel][run by run][width].
+template <class T>
+void pack_filters(const Layer& l, const T* weight, T* out) {
+    Shape<T> s(l);
+    Int area = l.kernel_height * l.kernel_width;
+    for (Int first = 0; first < s.out; first += panel<T>(s.out - first)) {
+        Int wide = panel<T>(s.out - first);
+        for (Int k = 0; k < area; ++k)
+            for (Int c = 0; c < s.channels; ++c)
+                for (Int j = 0; j < wide; ++j)
+                    *out++ = first + j < s.out ? weight[((first + j) * s.channels + c) * area + k] : 0;
+    }
+}
+
+// Some rows of the convolution of one image: out [rows][columns][out_padded].
+template <class T>
+void convolve(const Shape<T>& s, const T* image, Int rows, Int columns, const T* filters, const T* bias, T* out) {
+    for (Int first = 0; first < s.out; first += panel<T>(s.out - first)) {
+        Int wide = panel<T>(s.out - first);
+        for (Int row = 0; row < rows; ++row)
+            for (Int column = 0, i = 0; column < columns; column += portion(columns, TILE_ROWS, i), ++i) {
+                Tile<T> fit = pick_tile<T>(portion(columns, TILE_ROWS, i), wide / lanes<T>);
+                fit(s.kernel, s.run, image + row * s.row + column * s.channels, s.row, s.channels, 1, filters,
+                    bias + first, out + (row * columns + column) * s.out_padded + first, s.out_padded);
+            }
+        filters += wide * s.kernel * s.run;
+    }
+}
+
+// The largest of each window of some rows [pool height][columns][out_padded] and which one it was; ReLU.
+template <class T>
+void pool_row(const Layer& l, const Shape<T>& s, const T* rows, T* out, uint8_t* chosen) {
+    typedef uint8_t bytes __attribute__((vector_size(lanes<T>)));
+    using Mask = decltype(vec<T>{} < vec<T>{});
+    using Number = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    Int columns = s.width * l.pool_width;
+    for (Int x = 0; x < s.width; ++x)
+        for (Int c = 0; c < s.out_padded; c += lanes<T>) {
+            const T* window = rows + x * l.pool_width * s.out_padded + c;
+            vec<T> best = load(window);
+            Mask which{};
+            for (Int i = 0; i < l.pool_height; ++i)
+                for (Int j = 0; j < l.pool_width; ++j) {
+                    vec<T> value = load(window + (i * columns + j) * s.out_padded);
+                    Mask better = (value > best) | (value != value);  // as torch: the first wins, nan always
+                    best = better ? value : best;
+                    which = better ? Mask{} + Number(i * l.pool_width + j) : which;
+                }
+            if (l.relu) {
+                Mask dead = best <= 0;
+                best = dead ? vec<T>{} : best;
+                which = dead ? Mask{} + Number(DEAD) : which;
+            }
+            store(out + x * s.out_padded + c, best);
+            bytes narrow = __builtin_convertvector(which, bytes);
+            std::memcpy(chosen + x * s.out_padded + c, &narrow, sizeof narrow);
+        }
+}
+
+// sums [R runs][V vectors] += for each entry of a list: its value x the pixels under the filter at its place.
+template <class T, int R, int V>
+void gather(Int count, const Int* places, const T* values, const T* image, Int row, T* sums, Int sums_row) {
+    vec<T> sum[R][V];
+    UNROLL for (int r = 0; r < R; ++r)
+        UNROLL for (int v = 0; v < V; ++v) sum[r][v] = load(sums + r * sums_row + v * lanes<T>);
+    for (Int e = 0; e < count; ++e) {
+        const T* here = image + places[e];
+        T value = values[e];
+        UNROLL for (int r = 0; r < R; ++r)
+            UNROLL for (int v = 0; v < V; ++v) sum[r][v] += value * load(here + r * row + v * lanes<T>);
+    }
+    UNROLL for (int r = 0; r < R; ++r)
+        UNROLL for (int v = 0; v < V; ++v) store(sums + r * sums_row + v * lanes<T>, sum[r][v]);
+}
+
+template <class T>
+using Gather = void (*)(Int, const Int*, const T*, const T*, Int, T*, Int);
+
+template <class T, int R, int V>
+constexpr Gather<T> gather_or_null() {
+    if constexpr (R * V <= SUMS)
+        return gather<T, R, V>;
+    else
+        return nullptr;
+}
+template <class T, int R, int... V>
+Gather<T> pick_gather(Int vectors, std::integer_sequence<int, V...>) {
+    static const Gather<T> all[] = {gather_or_null<T, R, V + 1>()...};
+    return all[vectors - 1];
+}
+template <class T>
+Gather<T> pick_gather(Int runs, Int vectors) {
+    auto sizes = std::make_integer_sequence<int, SUMS>{};
+    switch (runs) {
+        case 1: return pick_gather<T, 1>(vectors, sizes);
+        case 2: return pick_gather<T, 2>(vectors, sizes);
+        case 3: return pick_gather<T, 3>(vectors, sizes);
+        case 4: return pick_gather<T, 4>(vectors, sizes);
+        default: return pick_gather<T, 5>(vectors, sizes);
+    }
+}
+
+// A filter [runs][run_padded] cut into blocks whose sums fit into registers.
+template <class T>
+struct Block {
+    Gather<T> work;
+    Int run, column;
+};
+
+template <class T>
+std::vector<Block<T>> blocks_of(const Shape<T>& s) {
+    std::vector<Block<T>> out;
+    Int vectors = s.run_padded / lanes<T>;
+    for (Int v = 0, i = 0; v < vectors; v += portion(vectors, WIDEST, i), ++i) {
+        Int wide = portion(vectors, WIDEST, i), most = std::min<Int>(MOST_RUNS, SUMS / wide);
+        for (Int r = 0, j = 0; r < s.kernel; r += portion(s.kernel, most, j), ++j)
+            out.push_back({pick_gather<T>(portion(s.kernel, most, j), wide), r, v * lanes<T>});
+    }
+    return out;
+}
+
+// Entries that are not zero: `count` of them in each list, lists `capacity` apart.
+template <class T>
+struct Lists {
+    Int number, capacity;
+    Int *count, *place;
+    T* value;
+
+    static Int bytes(Int number, Int capacity) {
+        return number * sizeof(Int) + number * capacity * Int(sizeof(Int) + sizeof(T));
+    }
+    Lists(Int n, Int most, void* memory) : number(n), capacity(most) {
+        count = static_cast<Int*>(memory);
+        place = count + n;
+        value = reinterpret_cast<T*>(place + n * most);
+        std::fill(count, count + n, 0);
+    }
+    void add(Int list, Int where, T what, bool real) {  // writes always and counts if real: no branch to guess
+        Int end = list * capacity + count[list];
+        place[end] = where, value[end] = what;
+        count[list] += real;
+    }
+};
+
+// The gradients dy [pixels][out] of one image, by output channel (place: in the padded image) and by pixel of the
+// convolution (place: in the filters).
+template <class T>
+void fill_lists(const Layer& l, const Shape<T>& s, const T* dy, const uint8_t* chosen, Lists<T>& by_channel,
+                Lists<T>* by_pixel) {
+    Int shift[DEAD + 1] = {};
+    for (Int k = 0; k < s.pools; ++k) shift[k] = k / l.pool_width * s.row + k % l.pool_width * s.channels;
+    for (Int pixel = 0; pixel < s.pixels; ++pixel) {
+        Int corner = pixel / s.width * l.pool_height * s.row + pixel % s.width * l.pool_width * s.channels;
+        for (Int c = 0; c < s.out; ++c) {
+            uint8_t which = chosen[pixel * s.out_padded + c];
+            T value = dy[pixel * s.out + c];
+            bool real = which != DEAD && value != 0;
+            by_channel.add(c, corner + shift[which], value, real);
+            if (by_pixel && real) by_pixel->add(pixel * s.pools + which, c * s.kernel * s.run_padded, value, true);
+        }
+    }
+}
+
+template <class T>
+void filter_gradient(const Shape<T>& s, const std::vector<Block<T>>& blocks, const Lists<T>& lists, const T* image,
+                     T* sums) {
+    for (const Block<T>& block : blocks)
+        for (Int c = 0; c < s.out; ++c) {
+            Int first = c * lists.capacity;
+            block.work(lists.count[c], lists.place + first, lists.value + first, image + block.run * s.row + block.column,
+                       s.row, sums + (c * s.kernel + block.run) * s.run_padded + block.column, s.run_padded);
+        }
+}
+
+template <class T>
+void image_gradient(const Layer& l, const Shape<T>& s, const std::vector<Block<T>>& blocks, const Lists<T>& lists,
+                    const T* filters, T* dx) {
+    for (const Block<T>& block : blocks)
+        for (Int i = 0; i < lists.number; ++i) {
+            if (!lists.count[i]) continue;
+            Int pixel = i / s.pools, k = i % s.pools, first = i * lists.capacity;
+            Int y = pixel / s.width * l.pool_height + k / l.pool_width;
+            Int x = pixel % s.width * l.pool_width + k % l.pool_width;
+            block.work(lists.count[i], lists.place + first, lists.value + first,
+                       filters + block.run * s.run_padded + block.column, s.run_padded,
+                       dx + (y + block.run) * s.row + x * s.channels + block.column, s.row);
+        }
+}
+
+// Filters in torch's order <-> [out][kernel][run_padded], where the rest of a padded run is zero.
+template <class T>
+void pack_runs(const Layer& l, const Shape<T>& s, const T* weight, T* out) {
+    std::fill(out, out + s.out * s.kernel * s.run_padded, T(0));
+    for (Int o = 0; o < s.out; ++o)
+        for (Int c = 0; c < s.channels; ++c)
+            for (Int i = 0; i < s.kernel; ++i)
+                for (Int j = 0; j < l.kernel_width; ++j)
+                    out[(o * s.kernel + i) * s.run_padded + j * s.channels + c] = *weight++;
+}
+
+template <class T>
+void unpack_runs(const Layer& l, const Shape<T>& s, const T* runs, T* weight) {
+    for (Int o = 0; o < s.out; ++o)
+        for (Int c = 0; c < s.channels; ++c)
+            for (Int i = 0; i < s.kernel; ++i)
+                for (Int j = 0; j < l.kernel_width; ++j)
+                    *weight++ = runs[(o * s.kernel + i) * s.run_padded + j * s.channels + c];
+}
+
+// Where the output of a convolution lies: inside the next padded image, or (flat) as a row in torch's order.
+template <class T>
+struct Place {
+    T* start;
+    Int image, row, pixel, channel;
+
+    T* at(Int image_number, Int y) const { return start + image_number * image + y * row; }
+};
+
+template <class T>
+struct Convolution {
+    const Layer& l;
+    Shape<T> s;
+    Int columns;  // of the convolution that pooling looks at
+
+    explicit Convolution(const Layer& layer) : l(layer), s(layer), columns(s.width * layer.pool_width) {}
+
+    Int filters() const { return s.kernel * std::max(s.run * s.out_padded, s.run_padded * s.out); }
+    Int scratch_bytes() const {
+        Int forward = filters() + 2 * s.out_padded + (l.pool_height * columns + s.width) * s.out_padded;
+        Int backward = 2 * filters() + s.pixels * s.out;
+        Int lists = Lists<T>::bytes(s.out, s.pixels + 1) + Lists<T>::bytes(s.pixels * s.pools, s.out);
+        return Int(sizeof(T)) * (std::max(forward, backward) + 16) + lists;
+    }
+
+    void forward(Int batch, const T* images, const T* weight, const T* bias, Place<T> to, uint8_t* chosen, T* scratch) {
+        T* shifts = scratch + filters();
+        T* rows = shifts + s.out_padded;
+        T* pooled = rows + l.pool_height * columns * s.out_padded;
+        pack_filters(l, weight, scratch);
+        for (Int c = 0; c < s.out_padded; ++c) shifts[c] = bias && c < s.out ? bias[c] : 0;
+        for (Int b = 0; b < batch; ++b)
+            for (Int y = 0; y < s.height; ++y) {
+                const T* top = images + b * s.image + y * l.pool_height * s.row;
+                convolve(s, top, l.pool_height, columns, scratch, shifts, rows);
+                pool_row(l, s, rows, pooled, chosen + (b * s.height + y) * s.width * s.out_padded);
+                T* target = to.at(b, y);
+                for (Int x = 0; x < s.width; ++x)
+                    for (Int c = 0; c < s.out; ++c) target[x * to.pixel + c * to.channel] = pooled[x * s.out_padded + c];
+            }
+    }
+
+    void backward(Int batch, const T* images, const T* weight, Place<T> from, const uint8_t* chosen, T* d_weight,
+                  T* d_bias, T* dx, T* scratch) {
+        T* sums = scratch + filters();
+        T* dy = sums + filters();
+        Int* memory = reinterpret_cast<Int*>(up(reinterpret_cast<Int>(dy + s.pixels * s.out), sizeof(Int)));
+        std::vector<Block<T>> blocks = blocks_of(s);
+        pack_runs(l, s, weight, scratch);
+        std::fill(sums, sums + s.out * s.kernel * s.run_padded, T(0));
+        if (d_bias) std::fill(d_bias, d_bias + s.out, T(0));
+        if (dx) std::fill(dx, dx + batch * s.image, T(0));
+        for (Int b = 0; b < batch; ++b) {
+            for (Int y = 0; y < s.height; ++y)
+                for (Int x = 0; x < s.width; ++x)
+                    for (Int c = 0; c < s.out; ++c)
+                        dy[(y * s.width + x) * s.out + c] = from.at(b, y)[x * from.pixel + c * from.channel];
+            Lists<T> by_channel(s.out, s.pixels + 1, memory);
+            Lists<T> by_pixel(s.pixels * s.pools, s.out, by_channel.value + s.out * (s.pixels + 1));
+            fill_lists(l, s, dy, chosen + b * s.pixels * s.out_padded, by_channel, dx ? &by_pixel : nullptr);
+            if (d_weight) filter_gradient(s, blocks, by_channel, images + b * s.image, sums);
+            if (dx) image_gradient(l, s, blocks, by_pixel, scratch, dx + b * s.image);
+            for (Int c = 0; d_bias && c < s.out; ++c)
+                for (Int e = 0; e < by_channel.count[c]; ++e) d_bias[c] += by_channel.value[c * (s.pixels + 1) + e];
+        }
+        if (d_weight) unpack_runs(l, s, sums, d_weight);
+    }
+};
+
+// --------------------------------------------------------------------------------------------------- the chain
+
+// The memory of one pass: what each layer took in, what came out, which inputs pooling chose, gradients, scratch.
+template <class T>
+struct Arena {
+    const Layer* layers;
+    Int count, batch;
+    std::vector<T*> input, gradient;  // of layer 0 .. count (the last is the output)
+    std::vector<uint8_t*> chosen;
+    T* scratch;
+    Int bytes;
+
+    Arena(const Layer* all, Int n, Int size, void* memory) : layers(all), count(n), batch(size), bytes(0) {
+        uint8_t* start = static_cast<uint8_t*>(memory);
+        auto take = [&](Int wanted) {
+            uint8_t* here = start + bytes;
+            bytes += up(wanted + VECTOR_BYTES, 64);  // a vector may reach beyond the last number
+            return here;
+        };
+        Int most = 0;
+        for (Int i = 0; i <= n; ++i) {
+            Int values = batch * (i == n ? width(n - 1) : layers[i].convolution ? Shape<T>(layers[i]).image : layers[i].in_channels);
+            input.push_back(reinterpret_cast<T*>(take(values * sizeof(T))));
+            gradient.push_back(reinterpret_cast<T*>(take(values * sizeof(T))));
+            if (i == n) break;
+            const Layer& l = layers[i];
+            Shape<T> s(l);
+            chosen.push_back(take(l.convolution ? batch * s.pixels * s.out_padded : 0));
+            Int packed = std::max(up(batch, 2 * lanes<T>) * l.in_channels, 2 * lanes<T> * std::max(batch, l.out_channels));
+            most = std::max(most, l.convolution ? Convolution<T>(l).scratch_bytes() : Int(sizeof(T)) * packed);
+        }
+        scratch = reinterpret_cast<T*>(take(most));
+    }
+
+    Int width(Int i) const {
+        return layers[i].convolution ? Shape<T>(layers[i]).pixels * layers[i].out_channels : layers[i].out_channels;
+    }
+
+    // Where the output of convolution i lies in `where[i + 1]`.
+    Place<T> place(Int i, const std::vector<T*>& where) const {
+        Shape<T> s(layers[i]);
+        if (i + 1 == count || !layers[i + 1].convolution)
+            return {where[i + 1], s.pixels * s.out, s.width, 1, s.pixels};
+        const Layer& next = layers[i + 1];
+        Shape<T> n(next);
+        return {where[i + 1] + next.pad_height * n.row + next.pad_width * n.channels, n.image, n.row, n.channels, 1};
+    }
+};
+
+template <class T>
+void forward(const Layer* layers, Int count, Int batch, const T* const* params, const T* x, void* memory, Int tap,
+             T* features, T* out) {
+    Arena<T> arena(layers, count, batch, memory);
+    for (Int i = 0; i < count; ++i) {
+        const Layer& l = layers[i];
+        const T *weight = params[2 * i], *bias = params[2 * i + 1];
+        if (l.convolution) {
+            if (i == 0) to_padded(l, batch, x, arena.input[0]);
+            if (i + 1 < count && layers[i + 1].convolution)
+                std::memset(arena.input[i + 1], 0, batch * Shape<T>(layers[i + 1]).image * sizeof(T));
+            Convolution<T>(l).forward(batch, arena.input[i], weight, bias, arena.place(i, arena.input), arena.chosen[i],
+                                      arena.scratch);
+        } else {
+            linear_forward(l, batch, i ? arena.input[i] : x, weight, bias, arena.input[i + 1], arena.scratch);
+        }
+    }
+    if (features) std::memcpy(features, tap ? arena.input[tap] : x, batch * layers[tap].in_channels * sizeof(T));
+    std::memcpy(out, arena.input[count], batch * arena.width(count - 1) * sizeof(T));
+}
+
+template <class T>
+void backward(const Layer* layers, Int count, Int batch, const T* const* params, const T* x, void* memory, Int tap,
+              const T* d_features, const T* d_out, T* const* grads) {
+    Arena<T> arena(layers, count, batch, memory);
+    Int lowest = 0;
+    while (lowest < count && !grads[2 * lowest] && !grads[2 * lowest + 1]) ++lowest;
+    Int width = arena.width(count - 1);
+    if (d_out)
+        std::memcpy(arena.gradient[count], d_out, batch * width * sizeof(T));
+    else
+        std::fill(arena.gradient[count], arena.gradient[count] + batch * width, T(0));
+    for (Int i = count - 1; i >= lowest; --i) {
+        const Layer& l = layers[i];
+        T* dx = i > lowest ? arena.gradient[i] : nullptr;
+        T* dy = arena.gradient[i + 1];
+        if (l.convolution) {
+            Convolution<T>(l).backward(batch, arena.input[i], params[2 * i], arena.place(i, arena.gradient),
+                                       arena.chosen[i], grads[2 * i], grads[2 * i + 1], dx, arena.scratch);
+            continue;
+        }
+        for (Int k = 0; l.relu && k < batch * l.out_channels; ++k) dy[k] = arena.input[i + 1][k] > 0 ? dy[k] : 0;
+        linear_backward(l, batch, i ? arena.input[i] : x, params[2 * i], dy, grads[2 * i], grads[2 * i + 1], dx,
+                        arena.scratch);
+        for (Int k = 0; dx && d_features && i == tap && k < batch * l.in_channels; ++k) dx[k] += d_features[k];
+    }
+}
+
+}  // namespace
+
+#define EXPORT(T, name)                                                                                             \
+    extern "C" Int arena_##name(const Layer* layers, Int count, Int batch) {                                        \
+        return Arena<T>(layers, count, batch, nullptr).bytes;                                                       \
+    }                                                                                                               \
+    extern "C" void forward_##name(const Layer* layers, Int count, Int batch, const T* const* params, const T* x,    \
+                                   void* arena, Int tap, T* features, T* out) {                                     \
+        forward<T>(layers, count, batch, params, x, arena, tap, features, out);                                     \
+    }                                                                                                               \
+    extern "C" void backward_##name(const Layer* layers, Int count, Int batch, const T* const* params, const T* x,   \
+                                    void* arena, Int tap, const T* d_features, const T* d_out, T* const* grads) {   \
+        backward<T>(layers, count, batch, params, x, arena, tap, d_features, d_out, grads);                         \
+    }
+
+EXPORT(float, float32)
+EXPORT(double, float64)

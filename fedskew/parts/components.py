@@ -1,0 +1,111 @@
+"""Aggregates of one-vs-all networks, component by component, and components for classes that appear later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.errors import ConfigError
+from fedskew.part import Aggregate
+from fedskew.tree import Tree
+from fedskew.values import Cohort, Model, Reply
+
+if TYPE_CHECKING:
+    from fedskew.method import Method
+
+
+@dataclass(frozen=True)
+class GroupedMean(Aggregate):
+    """Each component is the mean over the participants that trained it (FedOVA, Zhu et al., 2021, Eq. 5).
+
+    A component nobody returned stays bit for bit what it was.
+    """
+
+    weight: Literal["samples", "uniform"] = "uniform"
+
+    def combine(
+        self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
+    ) -> tuple[Tree, Tree]:
+        sent = replies.extra["OwnRows"]
+        weight = replies.samples if self.weight == "samples" else torch.ones_like(replies.samples)
+        return grouped_mean(shared, replies.shared, sent["classes"], sent["rows"], weight), state
+
+    def check(self, method: Method) -> None:
+        _by_component(self, method)
+
+
+def grouped_mean(shared: Tree, stacked: Tree, classes: Tensor, rows: Tensor, weight: Tensor) -> Tree:
+    """Components [C, ...] from rows [m, L, ...]: each is for class `classes[k, l]`, where `rows[k, l]`."""
+    count = len(next(iter(shared.values())))
+    belongs = (classes[..., None] == torch.arange(count)) & rows[..., None]  # [m, L, C]
+    weights = belongs * weight[:, None, None]
+    total = weights.sum((0, 1))  # [C]
+    weights = weights / torch.where(total > 0, total, 1)
+    return tree.apply(lambda old, new: _grouped(old, new, weights, total > 0), shared, stacked)
+
+
+def _grouped(old: Tensor, new: Tensor, weights: Tensor, returned: Tensor) -> Tensor:
+    tail = [1] * (old.ndim - 1)
+    if old.is_floating_point():
+        fresh = torch.einsum("mlc,ml...->c...", weights.to(new.dtype), new)
+    else:
+        mask = (weights > 0).reshape(*weights.shape, *tail)
+        fresh = torch.where(mask, new[:, :, None], 0).amax((0, 1))
+    return torch.where(returned.reshape(-1, *tail), fresh, old)
+
+
+@dataclass(frozen=True)
+class AsArrived(Aggregate):
+    """Each component is mixed in as it arrives, those of clients with fewer steps first (FedOVA, §III-B).
+
+    The paper gives no rule: with `rate` a new component counts that much; without, as much as each before it,
+    which ends where the grouped mean does.
+    """
+
+    rate: float | None = 0.5
+
+    def combine(
+        self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
+    ) -> tuple[Tree, Tree]:
+        sent = replies.extra["OwnRows"]
+        count = len(next(iter(shared.values())))
+        seen = torch.zeros(count, dtype=replies.samples.dtype)
+        for k in replies.steps.argsort(stable=True).tolist():
+            mine = sent["classes"][k][sent["rows"][k]]
+            seen = seen.index_add(0, mine, torch.ones_like(seen[mine]))
+            rates = 1 / seen[mine] if self.rate is None else torch.full_like(seen[mine], self.rate)
+            rows = {n: value[k][sent["rows"][k]] for n, value in replies.shared.items()}
+            shared = arrive(shared, rows, mine, rates)
+        return shared, state
+
+    def check(self, method: Method) -> None:
+        _by_component(self, method)
+
+
+def arrive(shared: Tree, rows: Tree, classes: Tensor, rates: Tensor) -> Tree:
+    """The components after one client's: those of `classes` move by `rates`, the others stay bit for bit."""
+
+    def mixed(all: Tensor, new: Tensor) -> Tensor:
+        rate = rates.reshape(-1, *([1] * (new.ndim - 1))).to(new.dtype)
+        old = all[classes]
+        fresh = (1 - rate) * old + rate * new if new.is_floating_point() else torch.maximum(old, new)
+        return all.index_copy(0, classes, fresh)
+
+    return tree.apply(mixed, shared, rows)
+
+
+def grow(shared: Tree, initial: Tree) -> Tree:
+    """The components with those of further classes behind them, as a network of more classes starts them."""
+    return tree.apply(lambda old, fresh: torch.cat([old, fresh[len(old) :].to(old.dtype)]), shared, initial)
+
+
+def _by_component(part: Aggregate, method: Method) -> None:
+    if method.share.name != "OwnRows":
+        raise ConfigError(
+            f"{part.name} averages the components that clients trained, and {method.share.name} sends "
+            "the network as one piece: use the share OwnRows with the network OneVsAll (FedOVA)."
+        )

@@ -1,0 +1,101 @@
+"""Schedules that train a private network beside the uploaded one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from fedskew import tree
+from fedskew.errors import ConfigError
+from fedskew.part import Schedule, Section
+from fedskew.parts.schedules import whole
+from fedskew.phase import Context, Phase, Update, Value
+from fedskew.step import SGD
+from fedskew.tree import Tree
+from fedskew.values import Batch, Model, View
+
+if TYPE_CHECKING:
+    from fedskew.method import Kit, Method
+
+
+@dataclass(frozen=True)
+class PrivateCopy(Schedule):
+    """A private network, pulled towards the received one, is trained beside it (Ditto, Li et al., 2021)."""
+
+    weight: float = 0.1
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    mirrors: ClassVar[bool] = True
+    offers: ClassVar[tuple[str, ...]] = ("private",)
+
+    def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
+        return tree.clone(params)
+
+    def phases(self, kit: Kit) -> tuple[Phase, ...]:
+        def pull(work: Tree, context: Context) -> Tree:
+            view = kit.view(self, work, context)
+            gaps = {n: self.weight * (view.client[n] - view.received[n]) for n in view.pulled}
+            return tree.prefix(gaps, self.name)
+
+        private = kit.beside(self.name, kit.method.objective.at_home(), pull, kit.solver)
+        return (Phase(whole, (kit.main(), private), emits=True),)
+
+    def models(self, view: View) -> dict[str, Tree]:
+        return {"private": view.client}
+
+
+@dataclass(frozen=True)
+class MoreauEnvelope(Schedule):
+    """A private network is trained near the uploaded one, which follows it (pFedMe, Dinh et al., 2020).
+
+    Rates and strength are the authors' for CIFAR-10, without their weight decay of 0.001.
+    """
+
+    strength: float = 15.0
+    lr: float = 0.01  # of the private network
+    repeats: int = 5
+    weight_decay: float = 0.0
+    descends: ClassVar[bool] = False
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    mirrors: ClassVar[bool] = True
+    offers: ClassVar[tuple[str, ...]] = ("private",)
+
+    def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
+        return tree.clone(params)
+
+    def start(self, client: Tree, received: Tree) -> Tree:
+        return received
+
+    def phases(self, kit: Kit) -> tuple[Phase, ...]:
+        def gaps(work: Tree, context: Context) -> Tree:
+            view = kit.view(self, work, context)
+            return {n: self.strength * (view.params[n] - view.client[n]) for n in kit.model.trainable}
+
+        def back(work: Tree, context: Context) -> Tree:
+            return tree.prefix(tree.scale(gaps(work, context), -1), self.name)
+
+        rule = SGD(self.lr, weight_decay=self.weight_decay)
+        private = _told(kit.beside(self.name, kit.method.objective, back, rule, self.repeats), self.name)
+        follow = Update(kit.model.trainable, None, gaps, SGD(kit.solver.lr))
+        return (Phase(whole, (private, follow), emits=True),)
+
+    def models(self, view: View) -> dict[str, Tree]:
+        return {"private": view.client}
+
+    def check(self, method: Method) -> None:
+        if method.terms:
+            raise ConfigError(
+                f"{method.terms[0].name} acts on the training of the uploaded network, and with "
+                "MoreauEnvelope (pFedMe) that one has no loss: it follows the private network."
+            )
+
+
+def _told(update: Update, place: str) -> Update:
+    """The same update; the uploaded network, which sees no data itself, gets the new statistics too."""
+    inner = update.loss
+    assert inner is not None
+
+    def loss(work: Tree, batch: Batch, context: Context) -> Value:
+        value = inner(work, batch, context)
+        return value._replace(buffers={**value.buffers, **tree.under(value.buffers, place)})
+
+    return update._replace(loss=loss)

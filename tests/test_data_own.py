@@ -1,0 +1,202 @@
+"""Your own data: arrays, tables and image folders, each with or without clients."""
+
+import csv
+import tarfile
+import zipfile
+from pathlib import Path
+
+import data_makers as make
+import numpy as np
+import pytest
+
+from fedskew.data import registry
+from fedskew.data.arrays import from_arrays
+from fedskew.data.dataset import Dataset
+from fedskew.data.folder import Folder
+from fedskew.errors import ConfigError, DataError
+
+RNG = np.random.default_rng(11)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.delenv("FEDSKEW_DATA", raising=False)
+    (tmp_path / "data").mkdir()
+    return make.own_folder(tmp_path)
+
+
+def load(folder: Folder, name: str, **options: object) -> Dataset:
+    return registry.load(name, options, folder=folder)
+
+
+def test_arrays(folder: Folder, tmp_path: Path) -> None:
+    x, y = RNG.normal(5, 3, (40, 2, 6)), np.arange(40) % 4 + 10
+    np.savez_compressed(tmp_path / "data" / "own.npz", x=x, y=y, client=[f"c{k % 2}" for k in range(40)])
+    data = load(folder, "arrays", path="own.npz")  # found below data_dir
+    assert data.classes == ("10", "11", "12", "13")
+    assert data.y.tolist() == (y - 10).tolist()
+    assert data.owners is not None
+    assert data.owners.tolist() == [k % 2 for k in range(40)]
+    part = x[data.train]
+    expected = (x - part.mean((0, 2), keepdims=True)) / part.std((0, 2), keepdims=True)
+    np.testing.assert_allclose(data.x, expected, atol=1e-5)
+    plain = load(folder, "arrays", path=str(tmp_path / "data" / "own.npz"), normalise=False)
+    np.testing.assert_allclose(plain.x, x, atol=1e-5)
+
+
+def test_arrays_in_memory_with_a_test_part_of_their_own() -> None:
+    test = np.arange(30) >= 20
+    data = from_arrays(np.ones((30, 3)), np.array(["b", "a", "c"] * 10), test=test)
+    assert data.test.tolist() == list(range(20, 30))
+    assert data.classes == ("a", "b", "c")
+    assert data.y[:3].tolist() == [1, 0, 2]
+    assert float(data.x.abs().max()) == 0  # a constant column is not divided by nothing
+    with pytest.raises(DataError, match="none is left for training"):
+        from_arrays(np.ones((3, 3)), np.arange(3), test=np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "why"),
+    [
+        (np.ones(3), np.arange(3), "samples along the first axis"),
+        (np.ones((3, 2)), np.arange(2), "y has the shape"),
+        (np.ones((3, 2)), np.zeros(3), "two different classes"),
+        (np.ones((3, 2)), np.array([0, 0.5, 1]), "no whole numbers"),
+        (np.array([[1, 2], [np.nan, 1]]), np.arange(2), "sample 1 is not finite"),
+        (np.array([["a", "b"]] * 2), np.arange(2), "not numbers"),
+    ],
+)
+def test_arrays_that_make_no_sense(x: np.ndarray, y: np.ndarray, why: str) -> None:
+    with pytest.raises(DataError, match=f"mine: .*{why}"):
+        from_arrays(x, y, name="mine")
+
+
+def rows() -> list[dict[str, object]]:
+    return [
+        {
+            "when": "may",
+            "a": k,
+            "b": k * k / 7,
+            "kind": "odd" if k % 2 else "even",
+            "who": f"site {k % 3}",
+            "held": k % 5 == 0,
+        }
+        for k in range(30)
+    ]
+
+
+def write_csv(path: Path, table: list[dict[str, object]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def check_table(data: Dataset) -> None:
+    assert tuple(data.x.shape) == (30, 2)
+    assert data.classes == ("even", "odd")
+    assert data.test.tolist() == [0, 5, 10, 15, 20, 25]
+    assert data.owners is not None
+    assert data.owners.tolist() == [k % 3 for k in range(30)]
+    np.testing.assert_allclose(data.x[data.train].mean(0), [0, 0], atol=1e-6)
+
+
+OPTIONS = {"label": "kind", "client": "who", "test": "held", "drop": ["when"]}
+
+
+def test_csv_table(folder: Folder, tmp_path: Path) -> None:
+    write_csv(tmp_path / "table.csv", rows())
+    check_table(load(folder, "csv", path=str(tmp_path / "table.csv"), **OPTIONS))
+
+
+def test_parquet_table(folder: Folder, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is in the extra table")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(rows()), tmp_path / "table.parquet")
+    check_table(load(folder, "parquet", path=str(tmp_path / "table.parquet"), **OPTIONS))
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "table.parquet").read_bytes()[:-50])
+    with pytest.raises(DataError, match=r"cut\.parquet"):
+        load(folder, "parquet", path=str(tmp_path / "cut.parquet"), **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a,kind\n1,x\n2\n", "row 3 has 1 values for 2"),
+        ("a,kind\n1,x\n,y\n", "column 'a' is not all numbers"),
+        ("a,kind\n1,x\nnan,y\n", "no finite number in data row 2"),
+        ("a,kind\n1,x\nhello,y\n", "column 'a' is not all numbers"),
+        ("a,b\n1,2\n", "unknown column 'kind'"),
+        ("a,a,kind\n1,2,x\n", "same name"),
+        ("kind\nx\ny\n", "no column is left"),
+        ("a,kind\n", "1 lines"),
+        ("", "0 lines"),
+        ('a,kind\n"1,x\n', "no table of text"),
+    ],
+)
+def test_tables_that_make_no_sense(folder: Folder, tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(DataError, match=f"table.csv: .*{why}"):
+        load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind")
+
+
+def test_a_table_with_a_strange_test_column(folder: Folder, tmp_path: Path) -> None:
+    write_csv(tmp_path / "table.csv", [row | {"held": "maybe"} for row in rows()])
+    with pytest.raises(DataError, match="'held' has 'maybe'"):
+        load(folder, "csv", path=str(tmp_path / "table.csv"), **OPTIONS)
+
+
+def pack(top: Path, target: Path) -> Path:
+    if target.suffix == ".zip":
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in top.rglob("*.*"):
+                archive.write(path, path.relative_to(top))
+    else:
+        with tarfile.open(target, "w:gz") as archive:
+            archive.add(top, ".")
+    return target
+
+
+@pytest.mark.parametrize("form", ["folder", "all.zip", "all.tar.gz"])
+def test_image_folder_with_clients(folder: Folder, tmp_path: Path, form: str) -> None:
+    top = tmp_path / "pictures"
+    make.write_images(top, ["cat", "dog"], count=10, side=20)
+    names = [f"{kind}/picture_{k}.png" for kind in ("cat", "dog") for k in range(10)]
+    write_csv(tmp_path / "clients.csv", [{"file": n, "client": f"phone {n[-5]}"} for n in names])
+    path = top if form == "folder" else pack(top, tmp_path / form)
+    data = load(folder, "image-folder", path=str(path), size=16, clients=str(tmp_path / "clients.csv"))
+    assert tuple(data.x.shape) == (20, 3, 16, 16)
+    assert data.classes == ("cat", "dog")
+    assert data.owners is not None
+    assert data.owners.tolist() == [*range(10), *range(10)]
+    plain = load(folder, "image-folder", path=str(path), size=20, colour=False)
+    assert tuple(plain.x.shape) == (20, 1, 20, 20)
+    assert np.bincount(plain.y[plain.test]).tolist() == [2, 2]
+    assert abs(float(plain.x[plain.train].mean())) < 1e-5
+
+
+def test_image_folder_with_its_own_test_part(folder: Folder, tmp_path: Path) -> None:
+    make.write_images(tmp_path / "own" / "train", ["a", "b"], count=3)
+    make.write_images(tmp_path / "own" / "test", ["a", "b"], count=1)
+    data = load(folder, "image-folder", path=str(tmp_path / "own"))
+    assert (len(data.train), len(data.test)) == (6, 2)
+
+
+def test_image_folders_that_make_no_sense(folder: Folder, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not found, neither"):
+        load(folder, "image-folder", path="nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no image"):
+        load(folder, "image-folder", path=str(tmp_path / "empty"))
+    make.write_images(tmp_path / "one", ["cat"])
+    with pytest.raises(DataError, match="one class folder only"):
+        load(folder, "image-folder", path=str(tmp_path / "one"))
+    make.write_images(tmp_path / "two", ["cat", "dog"])
+    (tmp_path / "clients.csv").write_text("file,client\ncat/picture_0.png,me\n")
+    with pytest.raises(DataError, match=r"no client for cat/picture_1.png and 2 more"):
+        load(folder, "image-folder", path=str(tmp_path / "two"), clients=str(tmp_path / "clients.csv"))
+    (tmp_path / "text.txt").write_text("x")
+    with pytest.raises(DataError, match="neither a folder"):
+        load(folder, "image-folder", path=str(tmp_path / "text.txt"))
+    with pytest.raises(ConfigError, match="size"):
+        registry.dataset("image-folder", {"path": "x", "size": 0})

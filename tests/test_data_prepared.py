@@ -1,0 +1,166 @@
+"""Prepared copies: keyed by content and options, mapped fast, written whole or not at all."""
+
+import os
+import time
+from pathlib import Path
+
+import data_makers as make
+import numpy as np
+import pytest
+import torch
+
+from fedskew.data import prepared, registry
+from fedskew.data.atomic import write_with
+from fedskew.data.dataset import Dataset
+from fedskew.data.digest import digest, fingerprint
+from fedskew.data.folder import Folder
+from fedskew.data.idx import MNIST
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.delenv("FEDSKEW_DATA", raising=False)
+    make.write_mnist(tmp_path / "data" / "mnist")
+    return make.own_folder(tmp_path)
+
+
+def same(a: Dataset, b: Dataset) -> bool:
+    arrays = [(a.train, b.train), (a.test, b.test)]
+    if a.owners is not None and b.owners is not None:
+        arrays.append((a.owners, b.owners))
+    alike = all(p.dtype == q.dtype and (p == q).all() for p, q in arrays)
+    return (
+        alike
+        and torch.equal(a.x, b.x)
+        and torch.equal(a.y, b.y)
+        and a.classes == b.classes
+        and a.name == b.name
+    )
+
+
+def copies(folder: Folder) -> list[Path]:
+    return sorted((folder.cache / "prepared").iterdir())
+
+
+def test_the_second_time_nothing_is_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = registry.load("mnist", folder=folder)
+    monkeypatch.setattr(MNIST, "read", lambda self, files, folder: pytest.fail("was read again"))
+    assert same(first, registry.load("mnist", folder=folder))
+    assert len(copies(folder)) == 1
+
+
+def test_other_content_or_options_make_another_copy(folder: Folder, tmp_path: Path) -> None:
+    first = registry.load("mnist", folder=folder)
+    make.write_mnist(tmp_path / "data" / "mnist", train=13)
+    second = registry.load("mnist", folder=folder)
+    assert (len(first.train), len(second.train)) == (12, 13)
+    np.savez(tmp_path / "own.npz", x=np.eye(90), y=np.arange(90) % 2, client=np.arange(90) % 3)
+    own = [
+        registry.load("arrays", {"path": str(tmp_path / "own.npz"), "seed": k}, folder=folder) for k in (0, 1)
+    ]
+    assert not (own[0].test == own[1].test).all()
+    assert same(
+        own[0], registry.load("arrays", {"path": str(tmp_path / "own.npz"), "seed": 0}, folder=folder)
+    )
+    assert len(copies(folder)) == 4
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "header", "nonsense"])
+def test_a_damaged_copy_is_made_again(folder: Folder, damage: str) -> None:
+    first = registry.load("mnist", folder=folder)
+    expected = Dataset(
+        *(
+            v.clone() if isinstance(v, torch.Tensor) else np.copy(v) if isinstance(v, np.ndarray) else v
+            for v in first
+        )
+    )
+    del first
+    copy = copies(folder)[0]
+    data = copy.read_bytes()
+    copy.unlink()  # the mapped file stays as it is for whoever maps it
+    replaced = {"empty": b"", "cut": data[:-100], "header": b"\xff" * 8 + data[8:], "nonsense": b"x" * 1000}[
+        damage
+    ]
+    copy.write_bytes(replaced)
+    assert same(expected, registry.load("mnist", folder=folder))
+    assert len(copy.read_bytes()) == len(data)
+
+
+def test_an_interrupted_writer_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted(part: Path) -> None:
+        part.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_with(tmp_path / "file", interrupted)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_swept_a_day_later(tmp_path: Path) -> None:
+    old, new = tmp_path / ".file.abc.part", tmp_path / ".file.def.part"
+    old.write_text("half")
+    new.write_text("half")
+    os.utime(old, (time.time() - 90_000,) * 2)
+    assert write_with(tmp_path / "file", lambda part: None)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".file.def.part", "file"]
+
+
+def test_without_a_writable_cache_the_data_still_loads(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the cache should be")
+    assert len(registry.load("mnist", folder=folder).train) == 12
+
+
+def test_a_disk_that_fills_up_is_survived(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(tensors: object, path: Path, metadata: object) -> None:
+        Path(path).write_text("half")
+        raise prepared.SafetensorError("No space left on device")
+
+    monkeypatch.setattr(prepared, "save_file", full)
+    assert len(registry.load("mnist", folder=folder).train) == 12
+    assert copies(folder) == []
+
+
+def test_mapping_the_size_of_mnist_takes_no_time(tmp_path: Path) -> None:
+    data = Dataset(
+        "big",
+        torch.rand(70_000, 1, 28, 28),
+        torch.zeros(70_000, dtype=torch.int64),
+        np.arange(60_000),
+        np.arange(10_000),
+        ("a", "b"),
+    )
+    assert prepared.store(tmp_path / "big.safetensors", "manifest", data)
+    start = time.perf_counter()
+    mapped = prepared.restore(tmp_path / "big.safetensors", "manifest")
+    assert time.perf_counter() - start < 0.2
+    assert mapped is not None
+    assert same(mapped, data)
+    assert prepared.restore(tmp_path / "big.safetensors", "another manifest") is None
+
+
+def test_a_hash_is_computed_once_and_again_when_the_file_changes(tmp_path: Path) -> None:
+    file, memo = tmp_path / "file", tmp_path / "memo.json"
+    file.write_bytes(b"abc")
+    known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
+    assert digest(file, "sha256", memo) == known
+    assert known in memo.read_text()
+    memo.write_text(memo.read_text().replace(known, "remembered"))
+    assert digest(file, "sha256", memo) == "remembered"
+    file.write_bytes(b"abcd")
+    assert digest(file, "sha256", memo) not in (known, "remembered")
+    for damaged in ("", "[]", "{", '"text"'):
+        memo.write_text(damaged)
+        assert len(digest(file, "md5", memo)) == 32
+
+
+def test_a_folder_is_known_by_names_sizes_and_times(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_text("1")
+    seen = {fingerprint(tmp_path)}
+    (tmp_path / "a" / "y").write_text("1")
+    seen.add(fingerprint(tmp_path))
+    (tmp_path / "a" / "y").write_text("12")
+    seen.add(fingerprint(tmp_path))
+    os.utime(tmp_path / "a" / "y", (1, 1))
+    seen.add(fingerprint(tmp_path))
+    assert len(seen) == 4

@@ -1,0 +1,212 @@
+"""What must not be read, written or believed: foreign directories, crafted manifests, changed files."""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from store_run import CONFIG, begin, finish, result, train
+
+from fedskew.errors import ConfigError, DiskError, LockedError
+from fedskew.store import disk, records
+from fedskew.store.reader import RunReader
+from fedskew.store.records import NOTHING, Manifest
+from fedskew.store.run import RunStore
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for the real disk, where a test is about something else."""
+    monkeypatch.setattr(disk, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(disk, "sync_folder", lambda path: None)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    with begin(folder) as store:
+        train(store)
+    return folder
+
+
+def test_a_run_is_not_begun_where_something_is(tmp_path: Path, reference: Path) -> None:
+    before = result(reference)
+    with pytest.raises(ConfigError, match=r"already holds a run.*fedskew resume"):
+        begin(reference)
+    assert result(reference) == before
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(ConfigError, match=r"not empty.*thesis\.tex"):
+        begin(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(ConfigError, match="is a file"):
+        begin(tmp_path / "thesis.tex")
+    with pytest.raises(ConfigError, match=r"holds no run.*fedskew run"):
+        RunStore.open(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_checkpoints_without_an_opening_are_not_overwritten(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    (tmp_path / "run/run.json").unlink()
+    with pytest.raises(ConfigError, match=r"checkpoints but no run\.json"):
+        begin(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["../out", "/abs", "", ".hidden", "metrics.jsonl", "a/b", "x.part", "lock"])
+def test_a_file_of_the_caller_stays_inside(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name"):
+        RunStore.create(tmp_path / "run", CONFIG, {}, {name: b""})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_closed_or_replaced_directory_is_not_written(tmp_path: Path) -> None:
+    with begin(tmp_path / "run") as store:
+        pass
+    with pytest.raises(LockedError, match="no longer owns"):
+        store.log_metrics({"round": 0})
+    with RunStore.open(tmp_path / "run") as store:
+        shutil.rmtree(tmp_path / "run")
+        with begin(tmp_path / "run") as other:
+            with pytest.raises(LockedError, match="no longer owns"):
+                store.save(0, {}, {})
+            other.save(0, {}, {})
+
+
+@pytest.mark.parametrize("digest", ["../../secret", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_a_manifest_cannot_name_a_file_outside(tmp_path: Path, reference: Path, digest: str) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    for path in (tmp_path / "run/checkpoints").iterdir():
+        body = json.loads(path.read_text())["body"]
+        body["server"][0] = digest
+        path.write_bytes(records._sealed(body))
+    with pytest.raises(DiskError, match="no checkpoint is whole"):
+        RunStore.open(tmp_path / "run")
+
+
+def test_a_manifest_of_another_run_or_round_is_refused(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    folder = tmp_path / "run/checkpoints"
+    (folder / "round-00000003.json").replace(folder / "round-00000009.json")
+    with RunStore.open(tmp_path / "run") as store:
+        assert store.round == 2
+        assert "another run or round" in store.warnings[0]
+    foreign = Manifest(
+        run="0" * 64, round=11, server=NOTHING, index=NOTHING, metrics=NOTHING, clients=NOTHING
+    )
+    (folder / "round-00000011.json").write_bytes(records.seal(foreign))
+    with pytest.raises(DiskError, match="another run or round"):
+        RunReader(tmp_path / "run").metrics()
+
+
+def test_sizes_are_compared_before_anything_is_read(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    for path in (tmp_path / "run/states").glob("*.safetensors"):
+        os.truncate(path, 1 << 40)  # sparse: reading it would end this test
+    with pytest.raises(DiskError, match="1,099,511,627,776 bytes instead of"):
+        RunStore.open(tmp_path / "run")
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(data) + 1)
+    noise = rng.randbytes(rng.randint(1, 8))
+    ways = [
+        data[:at] + noise + data[at:],
+        data[:at] + noise + data[at + len(noise) :],
+        data[: rng.randrange(max(1, len(data)))],
+        b"",
+        data + noise,
+        data[:at] + bytes(len(data) - at),
+        data[:at] + data[at + 1 :],
+        data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+        if at < len(data)
+        else data[1:],
+    ]
+    return rng.choice(ways)
+
+
+def test_every_changed_file_is_noticed(tmp_path: Path, reference: Path, quick: None) -> None:
+    shutil.copytree(reference, tmp_path / "later")
+    go_on(tmp_path / "later")
+    files, expected, rng = result(reference), result(tmp_path / "later"), random.Random(0)
+    seen = {"refused": 0, "fell back": 0, "tail dropped": 0}
+    while sum(seen.values()) < 800:
+        name = rng.choice(sorted(files))
+        changed = mutate(files[name], rng)
+        if changed == files[name]:
+            continue
+        folder = tmp_path / f"run{sum(seen.values())}"
+        shutil.copytree(reference, folder)
+        (folder / name).write_bytes(changed)
+        outcome = reopen_changed(folder, name)
+        seen[outcome] += 1
+        if outcome != "refused":
+            assert result(folder) == expected, name
+        shutil.rmtree(folder)
+    assert min(seen.values()) > 10, seen
+
+
+def go_on(folder: Path) -> RunStore:
+    """Two rounds more, after which nothing that was damaged is kept."""
+    with RunStore.open(folder) as store:
+        train(store, LAST + 2)
+        return store
+
+
+def reopen_changed(folder: Path, name: str) -> str:
+    """How a change of `name` shows itself."""
+    try:
+        store = go_on(folder)
+    except DiskError as error:
+        return "refused" if Path(name).name in str(error) else f"misnamed: {error}"
+    dropped = next(e for e in reversed(RunReader(folder).events()) if e["event"] == "opened")["dropped_bytes"]
+    if store.warnings:
+        assert any(Path(name).name in warning for warning in store.warnings)
+        return "fell back"
+    assert dropped[name] > 0
+    return "tail dropped"
+
+
+def test_every_changed_event_is_noticed(tmp_path: Path, reference: Path) -> None:
+    rng, good = random.Random(1), (reference / "events.jsonl").read_bytes()
+    shutil.copytree(reference, tmp_path / "run")
+    reader, path, before = (
+        RunReader(tmp_path / "run"),
+        tmp_path / "run/events.jsonl",
+        RunReader(reference).events(),
+    )
+    for _ in range(300):
+        path.write_bytes(mutate(good, rng))
+        events = reader.events()
+        known = [event for event in events if event["event"] != "damaged line"]
+        assert all(event in before for event in known)
+        assert len(known) < len(events) or known == before[: len(known)]
+
+
+def test_a_damaged_event_does_not_stop_a_run(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    path = tmp_path / "run/events.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"round":1', b'"round":7'))
+    with RunStore.open(tmp_path / "run") as store:
+        assert "events.jsonl: line 3 is damaged" in store.warnings[0]
+        store.log_event("note", {"text": "on"})
+        with pytest.raises(ValueError, match="sets 'at' itself"):
+            store.log_event("note", {"at": 1})
+    assert RunReader(tmp_path / "run").events()[-1]["text"] == "on"
+
+
+def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    path = tmp_path / "run/checkpoints/round-00000003.json"
+    path.write_bytes(path.read_bytes()[:-5])
+    with RunStore.open(tmp_path / "run") as store:
+        assert store.round == 2
+        assert "round 3" in store.warnings[0]
+        assert path.name in store.warnings[0]
+    opened = RunReader.events(RunReader(tmp_path / "run"))[-1]
+    assert opened["warnings"] == list(store.warnings)
+    assert opened["dropped_bytes"]["metrics.jsonl"] > 0
+    with pytest.raises(DiskError, match=path.name):
+        RunReader(tmp_path / "run").metrics()

@@ -1,0 +1,132 @@
+"""Faults, crashes and power cuts at every call that changes a run directory; kills; full disks."""
+
+import errno
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from store_faults import CrashError, Faults, PowerCut
+from store_run import LAST, begin, finish, result, train
+
+from fedskew.errors import DiskError
+from fedskew.store import disk
+from fedskew.store.run import RunStore
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for the real disk, where a test is about something else."""
+    monkeypatch.setattr(disk, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(disk, "sync_folder", lambda path: None)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    with begin(folder) as store:
+        train(store)
+    return folder
+
+
+def whole_run(folder: Path) -> list[int]:
+    """Creates a run and trains it; the rounds that were committed before something happened."""
+    done: list[int] = []
+    try:
+        with begin(folder) as store:
+            train(store, committed=done.append)
+    except (DiskError, CrashError) as error:
+        whole_run.failure = error  # type: ignore[attr-defined]
+    return done
+
+
+def count_calls(tmp_path: Path) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        faults = Faults(-1, CrashError)
+        faults.install(patch)
+        assert whole_run(tmp_path / "count") == list(range(LAST + 1))
+    return faults.calls
+
+
+KINDS = {
+    "no space": lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    "fault": lambda: OSError(errno.EIO, os.strerror(errno.EIO)),
+    "crash": CrashError,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "forever"),
+    [("no space", True), ("fault", False), ("crash", False), pytest.param("no space", False, marks=pytest.mark.slow)],
+)
+def test_a_fault_at_any_call_leaves_the_round_before(
+    tmp_path: Path, reference: Path, quick: None, kind: str, forever: bool
+) -> None:
+    expected = result(reference)
+    for at in range(count_calls(tmp_path)):
+        folder = tmp_path / f"run{at}"
+        with pytest.MonkeyPatch.context() as patch:
+            Faults(at, KINDS[kind], forever).install(patch)
+            done = whole_run(folder)
+        failure = whole_run.failure  # type: ignore[attr-defined]
+        if kind != "crash":
+            assert isinstance(failure, DiskError)
+            assert failure.exit_code == 5
+            assert str(folder) in str(failure)
+            assert ("bytes are needed" if kind == "no space" else "copy the run directory") in str(failure)
+        if done:
+            with RunStore.open(folder) as store:
+                assert store.warnings == ()
+                assert store.round in (done[-1], done[-1] + 1)
+        finish(folder)
+        assert result(folder) == expected, (kind, at)
+        shutil.rmtree(folder)
+
+
+def test_a_commit_that_failed_can_be_tried_again(tmp_path: Path, quick: None) -> None:
+    state = {"private": {"w": torch.randn(1000)}}
+    for at in itertools.count():
+        with begin(tmp_path / f"run{at}") as store:
+            store.log_metrics({"round": 0, "value": 1})
+            with pytest.MonkeyPatch.context() as patch:
+                Faults(at, KINDS["no space"]).install(patch)
+                try:
+                    store.log_metrics({"round": 0, "value": "a longer line that may break in the middle"})
+                    store.save(0, {}, {1: state})
+                    break
+                except DiskError:
+                    pass
+            if store.round is None:
+                store.log_metrics({"round": 0, "value": 2})
+                store.save(0, {}, {1: state})
+        with RunStore.open(tmp_path / f"run{at}") as store:
+            assert store.warnings == ()
+            assert store.round == 0
+    assert at > 10
+
+
+@pytest.mark.parametrize("chance", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
+def test_a_power_cut_at_any_call_loses_no_committed_round(
+    tmp_path: Path, reference: Path, quick: None, chance: float
+) -> None:
+    expected = result(reference)
+    for at in range(count_calls(tmp_path)):
+        root, grave = tmp_path / f"root{at}", tmp_path / f"grave{at}"
+        root.mkdir()
+        grave.mkdir()
+        cut = PowerCut(at, root, grave, chance, seed=at)
+        with pytest.MonkeyPatch.context() as patch:
+            cut.install(patch)
+            done = whole_run(root / "run")
+        cut.strike()
+        if done:
+            with RunStore.open(root / "run") as store:
+                assert store.warnings == ()
+                assert store.round in (done[-1], done[-1] + 1)
+        finish(root / "run")
+        assert result(root / "run") == expected, at
+        shutil.rmtree(root)
+        shutil.rmtree(grave)
