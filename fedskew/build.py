@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from fedskew.config import Config
-from fedskew.data import artefact, partition
+from fedskew.data import partition
 from fedskew.data.federation import Training
 from fedskew.engines.choose import Choice
 from fedskew.evaluate import Timetable
@@ -54,7 +54,7 @@ def method(config: Config) -> Method:
     return made
 
 
-def _split(config: Config) -> partition.Scheme | partition.Partition:
+def _split(config: Config) -> partition.Scheme | Path:
     if config.split.file:
-        return artefact.load(Path(config.split.file)).partition
+        return Path(config.split.file)
     return partition.scheme(config.split.scheme, config.split.options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from fedskew.algorithm import Algorithm
-from fedskew.data import registry
+from fedskew.data import artefact, registry
 from fedskew.data.arrays import from_arrays
 from fedskew.data.dataset import Dataset
 from fedskew.data.federation import Federation, Training, centralised, with_shared_data
@@ -37,12 +38,13 @@ class Experiment:
     """One setting; names and objects are both accepted.
 
     `data` is a dataset's name, a Dataset, or arrays (x, y) or (x, y, client of each example).
+    `split` is a scheme, a partition, or the path of a saved one.
     `model` is a network's name or a function from the number of outputs to an nn.Module.
     `method` is a preset, several joined by '+', or a Method.
     """
 
     data: str | Dataset | tuple[Any, ...] = "digits"
-    split: Scheme | Partition | None = None
+    split: Scheme | Partition | Path | None = None
     model: Network = "mlp"
     method: str | Method = "fedavg"
     rounds: int = 50
@@ -79,6 +81,8 @@ class Experiment:
         """Who owns what under this seed."""
         if isinstance(self.split, Partition):
             return self.split
+        if isinstance(self.split, Path):
+            return artefact.load(self.split, data.y.numpy()).partition
         scheme = self.split or (Labels(per_client=2, clients=20) if data.owners is None else Natural())
         own = seed if self.split_seed is None else self.split_seed
         owners = None if data.owners is None else np.asarray(data.owners)

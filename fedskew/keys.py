@@ -8,7 +8,8 @@ STREAMS = ("participants", "order", "model", "client", "partition", "share", "au
 
 def stream(name: str, seed: int, *key: int) -> np.random.Generator:
     """An independent generator for this stream, seed and key."""
-    return np.random.default_rng([STREAMS.index(name), seed, *key])
+    # A spawn key keeps (7,) and (7, 0) apart, which a list of words does not.
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAMS.index(name), *key)))
 
 
 def integer(name: str, seed: int, *key: int) -> int:

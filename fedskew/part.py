@@ -27,7 +27,7 @@ class Part(ABC):
     reveals: ClassVar[str] = ""  # what leaves the client beyond parameters, in words
     needs: ClassVar[tuple[Section, ...]] = ()  # what of the network must be shared for it to mean anything
     offers: ClassVar[tuple[str, ...]] = ()  # the keys of `models`
-    mirrors: ClassVar[bool] = False  # what a client remembers has the shape of the whole network
+    one_network: ClassVar[bool] = False  # remembers, or reads the features of, one network for all classes
     follows_server: ClassVar[bool] = False  # a client's models change while it does not take part
 
     @property
@@ -116,6 +116,7 @@ class Share(Part):
     """Which entries are averaged; the rest stays with the client."""
 
     gives: ClassVar[tuple[Section, ...]] = ("anything", "body", "head")  # what of the network is shared
+    sends: ClassVar[str] = "all parameters"  # the same in words
 
     @abstractmethod
     def names(self, model: Model) -> tuple[str, ...]: ...
@@ -146,6 +147,11 @@ class Aggregate(Part):
     """How replies become one tree."""
 
     scalars: ClassVar[int] = 0  # numbers it needs of every client beside the parameters
+
+    @property
+    def weighs(self) -> bool:
+        """Whether it must know how many examples a client has."""
+        return False
 
     @abstractmethod
     def combine(

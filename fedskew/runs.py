@@ -13,10 +13,12 @@ from pathlib import Path
 from fedskew import build
 from fedskew.config import Config, parse
 from fedskew.data import artefact
+from fedskew.data.partition import Partition
+from fedskew.data.partition.dealing import Indices
 from fedskew.data.federation import Federation
 from fedskew.data.partition.measure import counts
 from fedskew.errors import ConfigError, DivergedError
-from fedskew.experiment import Session
+from fedskew.experiment import Experiment, Session
 from fedskew.results import Result
 from fedskew.store import environment, layout
 from fedskew.store.reader import RunReader
@@ -39,8 +41,7 @@ def begin(config: Config, seed: int, out: Path) -> Path:
     experiment = build.experiment(config)
     data = experiment.dataset()
     partition = experiment.partition(data, seed)
-    scheme, own = config.split.scheme, seed if config.split.seed is None else config.split.seed
-    packed, _ = artefact.pack(partition, scheme, config.split.options, own, data.y.numpy())
+    packed = _packed(experiment, partition, seed, data.y.numpy())
     chosen = {f"engine.{key}": value for key, value in asdict(experiment.choice(seed, data)).items()}
     resolved = config.changed({"seeds": [seed], **chosen})
     files = {PARTITION: packed, CENSUS: _census(experiment.federation(data, seed))}
@@ -58,6 +59,13 @@ def _census(federation: Federation) -> bytes:
         "novel": list(partition.novel),
     }
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+def _packed(experiment: Experiment, partition: Partition, seed: int, labels: Indices) -> bytes:
+    if isinstance(experiment.split, Path):
+        return experiment.split.read_bytes()
+    scheme, own = experiment.split, seed if experiment.split_seed is None else experiment.split_seed
+    return artefact.pack(partition, type(scheme).__name__.lower(), vars(scheme), own, labels)[0]
 
 
 def carry_on(place: Path, on_round: OnRound | None = None) -> Result:

@@ -96,6 +96,12 @@ class Batch(NamedTuple):
         """How many examples are real."""
         return torch.tensor(len(self.y)) if self.live is None else self.live.sum()
 
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean over the real examples of one value each."""
+        if self.live is None:
+            return values.mean()
+        return torch.where(self.live, values, 0.0).sum() / self.live.sum().clamp(min=1)
+
 
 class View(NamedTuple):
     """The read-only context of a part on a client."""

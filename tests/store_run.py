@@ -10,7 +10,7 @@ import torch
 from fedskew.store import layout
 from fedskew.store.run import RunStore
 
-LAST = 3  # rounds 0, 1, 2, 3
+LAST = 2  # rounds 0, 1, 2
 CLIENTS = 5
 CONFIG = 'method = "fedavg"\n'
 FILES = {"partition.bin": bytes(range(200))}

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from store_run import CONFIG, begin, finish, result, train
+from store_run import CONFIG, LAST, begin, result, train
 
 from fedskew.errors import ConfigError, DiskError, LockedError
 from fedskew.store import disk, records
@@ -89,9 +89,9 @@ def test_a_manifest_cannot_name_a_file_outside(tmp_path: Path, reference: Path, 
 def test_a_manifest_of_another_run_or_round_is_refused(tmp_path: Path, reference: Path) -> None:
     shutil.copytree(reference, tmp_path / "run")
     folder = tmp_path / "run/checkpoints"
-    (folder / "round-00000003.json").replace(folder / "round-00000009.json")
+    (folder / "round-00000002.json").replace(folder / "round-00000009.json")
     with RunStore.open(tmp_path / "run") as store:
-        assert store.round == 2
+        assert store.round == 1
         assert "another run or round" in store.warnings[0]
     foreign = Manifest(
         run="0" * 64, round=11, server=NOTHING, index=NOTHING, metrics=NOTHING, clients=NOTHING
@@ -132,7 +132,7 @@ def test_every_changed_file_is_noticed(tmp_path: Path, reference: Path, quick: N
     go_on(tmp_path / "later")
     files, expected, rng = result(reference), result(tmp_path / "later"), random.Random(0)
     seen = {"refused": 0, "fell back": 0, "tail dropped": 0}
-    while sum(seen.values()) < 800:
+    while sum(seen.values()) < 500:
         name = rng.choice(sorted(files))
         changed = mutate(files[name], rng)
         if changed == files[name]:
@@ -199,11 +199,11 @@ def test_a_damaged_event_does_not_stop_a_run(tmp_path: Path, reference: Path) ->
 
 def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path: Path, reference: Path) -> None:
     shutil.copytree(reference, tmp_path / "run")
-    path = tmp_path / "run/checkpoints/round-00000003.json"
+    path = tmp_path / "run/checkpoints/round-00000002.json"
     path.write_bytes(path.read_bytes()[:-5])
     with RunStore.open(tmp_path / "run") as store:
-        assert store.round == 2
-        assert "round 3" in store.warnings[0]
+        assert store.round == 1
+        assert "round 2" in store.warnings[0]
         assert path.name in store.warnings[0]
     opened = RunReader.events(RunReader(tmp_path / "run"))[-1]
     assert opened["warnings"] == list(store.warnings)

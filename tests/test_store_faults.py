@@ -1,4 +1,4 @@
-"""Faults, crashes and power cuts at every call that changes a run directory; kills; full disks."""
+"""Faults, crashes and power cuts at every call that changes a run directory."""
 
 import errno
 import itertools
@@ -32,22 +32,23 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def whole_run(folder: Path) -> list[int]:
-    """Creates a run and trains it; the rounds that were committed before something happened."""
+def whole_run(folder: Path, faults: Faults) -> tuple[list[int], BaseException | None]:
+    """Creates a run and trains it on a bad disk: the rounds that were committed, and what ended it."""
     done: list[int] = []
-    try:
-        with begin(folder) as store:
-            train(store, committed=done.append)
-    except (DiskError, CrashError) as error:
-        whole_run.failure = error  # type: ignore[attr-defined]
-    return done
+    with pytest.MonkeyPatch.context() as patch:
+        faults.install(patch)
+        try:
+            with begin(folder) as store:
+                train(store, committed=done.append)
+        except (DiskError, CrashError) as error:
+            return done, error
+    return done, None
 
 
 def count_calls(tmp_path: Path) -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        faults = Faults(-1, CrashError)
-        faults.install(patch)
-        assert whole_run(tmp_path / "count") == list(range(LAST + 1))
+    faults = Faults(-1, CrashError)
+    assert whole_run(tmp_path / "count", faults) == (list(range(LAST + 1)), None)
+    assert faults.calls > 100
     return faults.calls
 
 
@@ -60,7 +61,12 @@ KINDS = {
 
 @pytest.mark.parametrize(
     ("kind", "forever"),
-    [("no space", True), ("fault", False), ("crash", False), pytest.param("no space", False, marks=pytest.mark.slow)],
+    [
+        ("no space", True),
+        ("fault", False),
+        ("crash", False),
+        pytest.param("no space", False, marks=pytest.mark.slow),
+    ],
 )
 def test_a_fault_at_any_call_leaves_the_round_before(
     tmp_path: Path, reference: Path, quick: None, kind: str, forever: bool
@@ -68,11 +74,10 @@ def test_a_fault_at_any_call_leaves_the_round_before(
     expected = result(reference)
     for at in range(count_calls(tmp_path)):
         folder = tmp_path / f"run{at}"
-        with pytest.MonkeyPatch.context() as patch:
-            Faults(at, KINDS[kind], forever).install(patch)
-            done = whole_run(folder)
-        failure = whole_run.failure  # type: ignore[attr-defined]
-        if kind != "crash":
+        done, failure = whole_run(folder, Faults(at, KINDS[kind], forever))
+        if kind == "crash":
+            assert isinstance(failure, CrashError)
+        else:
             assert isinstance(failure, DiskError)
             assert failure.exit_code == 5
             assert str(folder) in str(failure)
@@ -118,9 +123,8 @@ def test_a_power_cut_at_any_call_loses_no_committed_round(
         root.mkdir()
         grave.mkdir()
         cut = PowerCut(at, root, grave, chance, seed=at)
-        with pytest.MonkeyPatch.context() as patch:
-            cut.install(patch)
-            done = whole_run(root / "run")
+        done, failure = whole_run(root / "run", cut)
+        assert isinstance(failure, CrashError)
         cut.strike()
         if done:
             with RunStore.open(root / "run") as store:

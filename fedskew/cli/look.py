@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -9,22 +10,29 @@ import typer
 
 from fedskew.cli.main import app
 from fedskew.cli.screen import console, table
+from fedskew.errors import ConfigError, DiskError
 
 Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 
 
 @app.command()
-def methods() -> None:
-    """List the methods: what each fills, what leaves the client, what it costs."""
-    from fedskew.catalogue import METHODS
+def methods(
+    wide: Annotated[bool, typer.Option("--wide", help="Also the slots filled and what leaves the client.")] = False,
+) -> None:
+    """List the methods: what each is, what leaves the client, what it costs."""
+    import json
 
-    rows = [
-        [m.name, m.paper, str(m.year), m.about, m.slots, m.leaves, f"{m.down:.2g}x", f"{m.up:.2g}x", f"{m.state:.2g}x"]
-        for m in METHODS.values()
+    rows = json.loads((files("fedskew") / "ledger.json").read_text(encoding="utf-8"))
+    words = ["slots", "leaves"] if wide else []
+    cells = [
+        [row["name"], row["about"], f"{row['paper']} {row['year']}".strip(), *(row[word] for word in words)]
+        + [f"{row[key]:.3g}" for key in ("down", "up", "state")]
+        for row in rows
     ]
-    columns = ["method", "paper", "year", "what it is", "slots", "leaves the client", "down", "up", "client state"]
-    table(columns, rows, right=6)
-    console.print("down, up, client state: bytes relative to FedAvg's model. Join methods with '+': fedlc+scaffold.")
+    heads = ["slots filled", "leaves the client"] if wide else []
+    table(["method", "what it is", "paper", *heads, "down", "up", "state"], cells, right=3 + len(heads))
+    console.print("down, up, state: numbers sent to, sent by and kept by a client, in FedAvg models.")
+    console.print("Join methods with '+', e.g. fedlc+scaffold. Slots and privacy: fedskew methods --wide.")
 
 
 @app.command()
@@ -46,10 +54,14 @@ def datasets() -> None:
 @app.command()
 def new(file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml")) -> None:
     """Write a commented configuration that runs as it is."""
-    from fedskew.atomic import write_new
     from fedskew.template import TEMPLATE
 
-    write_new(file, TEMPLATE.encode())
+    if file.exists():
+        raise ConfigError(f"{file} exists already. Choose another name.")
+    try:
+        file.write_text(TEMPLATE, encoding="utf-8")
+    except OSError as error:
+        raise DiskError(f"{file}: cannot be written: {error.strerror}.") from error
     console.print(f"wrote {file}. Run it with: fedskew run {file}")
 
 
@@ -72,3 +84,28 @@ def show(place: Annotated[Path, typer.Argument(metavar="RUN", help="A run's fold
 
     for line in listing.details(place):
         console.print(line, markup=False)
+
+
+@app.command()
+def partition(
+    config: Annotated[Path, typer.Argument(help="A configuration; its [data] and [split] are used.")],
+    set: Annotated[list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s split.beta=0.1")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Also write an HTML picture.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Also save the partition itself.")] = None,
+) -> None:
+    """Show who owns what: client by class bubbles."""
+    from fedskew import build, bubbles
+    from fedskew.config import load
+
+    experiment = build.experiment(load(config, set or []))
+    data = experiment.dataset()
+    made = experiment.partition(data, seed)
+    for line in bubbles.lines(made, data):
+        console.print(line, markup=False, no_wrap=True)
+    if picture:
+        bubbles.picture(made, data, picture)
+        console.print(f"picture: {picture}")
+    if save:
+        bubbles.save(experiment, made, data, seed, save)
+        console.print(f"saved: {save}; use it with -s split.file={save}")

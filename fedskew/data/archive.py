@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import lzma
 import os
 import tarfile
 import zipfile
@@ -16,6 +15,7 @@ from fedskew.errors import DataError
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 LARGEST_TOTAL = 1 << 34  # bytes of all members together
+COMPLAINTS = (OSError, EOFError, ValueError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 
 
 class Entry(NamedTuple):
@@ -39,9 +39,7 @@ def _guarded(found: Iterator[Entry], path: Path) -> Iterator[Entry]:
     """Turns every complaint of the archive modules into one about the file."""
     try:
         yield from found
-    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise DataError(f"{path}: is no whole archive ({error}). Get it again.") from error
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+    except COMPLAINTS as error:
         raise DataError(f"{path}: is no whole archive ({error}). Get it again.") from error
 
 
@@ -49,6 +47,8 @@ def _of_folder(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterato
     top = path.resolve()
     for folder, below, files in os.walk(top):
         below.sort()
+        if links := [name for name in below if Path(folder, name).is_symlink()]:
+            raise DataError(f"{Path(folder, links[0])}: is a link, which is not followed. Copy the folder.")
         for file in sorted(files):
             place = Path(folder, file)
             name = place.relative_to(top).as_posix()

@@ -40,19 +40,16 @@ def fetch(
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        resumed = part.exists()
-        _complete(url, part, progress, patience)
-        if resumed and not right(part):  # an old part may belong to an older file
-            part.unlink()
+        for _ in range(2 if part.exists() else 1):  # an old part may be of an older file: then begin anew
             _complete(url, part, progress, patience)
-        if not right(part):
+            if right(part):
+                return part.replace(target)
             part.unlink()
-            raise DataError(f"{url}: what arrived has not the published hash and was not kept. Try later.")
-        return part.replace(target)
     except OSError as error:
         raise DataError(
             f"{target}: cannot be written ({error}). Free some space or move the cache."
         ) from error
+    raise DataError(f"{url}: what arrived has not the published hash and was not kept. Try later.")
 
 
 def _complete(url: str, part: Path, progress: Callable[[str, int, int], None], patience: Patience) -> None:

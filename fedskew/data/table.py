@@ -18,7 +18,8 @@ from fedskew.data.safe import gunzip, read_bytes
 from fedskew.data.source import Source
 from fedskew.errors import DataError, unknown
 
-LARGEST = 1 << 28  # bytes of a table's text
+LARGEST_TEXT = 1 << 27  # bytes; more belongs into a .parquet or .npz
+LARGEST_PARQUET = 1 << 31  # bytes when unpacked, and cells
 Table = dict[str, NDArray[Any]]  # column name -> column
 TRUE, FALSE = ("1", "true", "test", "yes"), ("0", "false", "train", "no")
 
@@ -74,7 +75,7 @@ class Parquet(Source):
 
 def read_csv(path: Path, separator: str) -> Table:
     """The columns of a text table, as text."""
-    data = gunzip(path, LARGEST) if path.suffix == ".gz" else read_bytes(path, LARGEST)
+    data = gunzip(path, LARGEST_TEXT) if path.suffix == ".gz" else read_bytes(path, LARGEST_TEXT)
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), delimiter=separator, strict=True))
     except (UnicodeDecodeError, csv.Error, TypeError) as error:
@@ -102,12 +103,18 @@ def read_parquet(path: Path) -> Table:
     try:
         file = parquet.ParquetFile(path)
         size = sum(file.metadata.row_group(k).total_byte_size for k in range(file.num_row_groups))
-        if size > LARGEST or file.metadata.num_rows * file.metadata.num_columns > LARGEST:
-            raise DataError(f"{path}: unpacks to more than {LARGEST:,} bytes, so it was not read.")
+        if max(size, file.metadata.num_rows * file.metadata.num_columns) > LARGEST_PARQUET:
+            raise DataError(f"{path}: unpacks to more than {LARGEST_PARQUET:,} bytes, so it was not read.")
         table = file.read()
-        return {name: np.asarray(table[name].to_pylist()) for name in table.column_names}
+        return {name: as_array(table[name]) for name in table.column_names}
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: is no whole parquet table ({error}).") from error
+
+
+def as_array(column: Any) -> NDArray[Any]:
+    """A column of pyarrow: numbers as they are, everything else as text."""
+    values = np.asarray(column.to_numpy())
+    return np.asarray(column.to_pylist()) if values.dtype.kind == "O" else values
 
 
 def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:

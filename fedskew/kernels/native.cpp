@@ -115,77 +115,120 @@ Int panel(Int columns_left) {
     return columns_left > lanes<T> ? 2 * lanes<T> : lanes<T>;
 }
 
+// Some columns of b [depth][columns], close together: [depth][wide], zero beyond those that are there.
+template <class T>
+void pack_columns(const T* b, Int columns, Int depth, Int used, Int wide, T* packed) {
+    for (Int p = 0; p < depth; ++p, b += columns, packed += wide) {
+        if (used == wide) {
+            for (Int j = 0; j < wide; j += lanes<T>) store(packed + j, load(b + j));
+            continue;
+        }
+        std::copy(b, b + used, packed);
+        std::fill(packed + used, packed + wide, T(0));
+    }
+}
+
 // c [rows][columns] = a x b, where a(i, p) = a[i * to_row + p * to_step] and b is [depth][columns].
 template <class T>
 void product(Int rows, Int columns, Int depth, const T* a, Int to_row, Int to_step, const T* b, T* c, T* packed) {
     T out[TILE_ROWS * 2 * lanes<T>];
-    for (Int column = 0; column < columns; column += panel<T>(columns - column)) {
-        Int wide = panel<T>(columns - column), used = std::min(wide, columns - column);
-        for (Int p = 0; p < depth; ++p) {
-            for (Int j = 0; j < used; ++j) packed[p * wide + j] = b[p * columns + column + j];
-            for (Int j = used; j < wide; ++j) packed[p * wide + j] = 0;
-        }
-        for (Int row = 0, i = 0; row < rows; row += portion(rows, TILE_ROWS, i), ++i) {
-            Int tall = portion(rows, TILE_ROWS, i);
-            Tile<T> fit = pick_tile<T>(tall, wide / lanes<T>);
+    for (Int column = 0, wide; column < columns; column += wide) {
+        wide = panel<T>(columns - column);
+        Int used = std::min(wide, columns - column);
+        bool whole = used == wide;
+        pack_columns(b + column, columns, depth, used, wide, packed);
+        for (Int row = 0, i = 0, tall; row < rows; row += tall, ++i) {
+            tall = portion(rows, TILE_ROWS, i);
             T* target = c + row * columns + column;
-            bool whole = used == wide;
-            fit(1, depth, a + row * to_row, 0, to_row, to_step, packed, nullptr, whole ? target : out,
-                whole ? columns : wide);
-            for (Int r = 0; r < (whole ? 0 : tall); ++r)
-                for (Int j = 0; j < used; ++j) target[r * columns + j] = out[r * wide + j];
+            pick_tile<T>(tall, wide / lanes<T>)(1, depth, a + row * to_row, 0, to_row, to_step, packed, nullptr,
+                                                whole ? target : out, whole ? columns : wide);
+            for (Int r = 0; r < (whole ? 0 : tall); ++r) std::copy_n(out + r * wide, used, target + r * columns);
         }
     }
+}
+
+// Exchanges the off-diagonal halves of a square of vectors, and of its halves, and so on: the transpose.
+template <class T, int HALF, int... I>
+inline void exchange(vec<T>& a, vec<T>& b, std::integer_sequence<int, I...>) {
+#ifdef __clang__
+    vec<T> low = __builtin_shufflevector(a, b, (I & HALF ? lanes<T> + I - HALF : I)...);
+    b = __builtin_shufflevector(a, b, (I & HALF ? lanes<T> + I : I + HALF)...);
+#else
+    using Mask = decltype(a < b);
+    vec<T> low = __builtin_shuffle(a, b, Mask{(I & HALF ? lanes<T> + I - HALF : I)...});
+    b = __builtin_shuffle(a, b, Mask{(I & HALF ? lanes<T> + I : I + HALF)...});
+#endif
+    a = low;
+}
+template <class T, int HALF>
+inline void transpose_square(vec<T>* rows) {
+    if constexpr (HALF > 0) {
+        UNROLL for (int i = 0; i < lanes<T>; ++i)
+            if (!(i & HALF)) exchange<T, HALF>(rows[i], rows[i + HALF], std::make_integer_sequence<int, lanes<T>>{});
+        transpose_square<T, HALF / 2>(rows);
+    }
+}
+
+// out [columns][..] = the transpose of x [rows][..]; successive rows lie `in_row` and `out_row` apart.
+template <class T>
+void transpose(const T* x, Int rows, Int columns, Int in_row, T* out, Int out_row) {
+    constexpr int L = lanes<T>;
+    for (Int r = 0; r < rows; r += L)
+        for (Int c = 0; c < columns; c += L) {
+            if (r + L <= rows && c + L <= columns) {
+                vec<T> square[L];
+                UNROLL for (int i = 0; i < L; ++i) square[i] = load(x + (r + i) * in_row + c);
+                transpose_square<T, L / 2>(square);
+                UNROLL for (int i = 0; i < L; ++i) store(out + (c + i) * out_row + r, square[i]);
+                continue;
+            }
+            for (Int i = r; i < std::min(rows, r + L); ++i)
+                for (Int j = c; j < std::min(columns, c + L); ++j) out[j * out_row + i] = x[i * in_row + j];
+        }
 }
 
 // --------------------------------------------------------------------------------------------------- linear
 
-// The transpose of x [rows][columns] in panels of columns of the transpose: [panel][columns][panel width].
+// In the forward pass the batch lies along the vectors: activations are transposed and packed as
+// [panel of examples][features][wide], rows beyond the batch holding anything.
 template <class T>
-void pack_transposed(const T* x, Int rows, Int columns, T* out) {
-    for (Int row = 0; row < rows; row += panel<T>(rows - row)) {
-        Int wide = panel<T>(rows - row), used = std::min(wide, rows - row);
-        // In blocks, so that the lines of memory that are written stay in the cache.
-        for (Int first = 0; first < columns; first += 64) {
-            Int last = std::min(columns, first + 64);
-            for (Int r = 0; r < used; ++r)
-                for (Int c = first; c < last; ++c) out[c * wide + r] = x[(row + r) * columns + c];
-            for (Int r = used; r < wide; ++r)
-                for (Int c = first; c < last; ++c) out[c * wide + r] = 0;
-        }
-        out += wide * columns;
+void pack_batch(const T* x, Int batch, Int features, T* packed) {
+    for (Int first = 0, wide; first < batch; first += wide, packed += wide * features) {
+        wide = panel<T>(batch - first);
+        transpose(x + first * features, std::min(wide, batch - first), features, features, packed, wide);
+    }
+}
+template <class T>
+void unpack_batch(const T* packed, Int batch, Int features, T* x) {
+    for (Int first = 0, wide; first < batch; first += wide, packed += wide * features) {
+        wide = panel<T>(batch - first);
+        transpose(packed, features, std::min(wide, batch - first), wide, x + first * features, features);
     }
 }
 
-// y [batch][outputs] = x [batch][inputs] x weight^T + bias. The batch lies along the vectors.
 template <class T>
-void linear_forward(const Layer& layer, Int batch, const T* x, const T* weight, const T* bias, T* y, T* packed) {
-    Int inputs = layer.in_channels, outputs = layer.out_channels;
-    T out[TILE_ROWS * 2 * lanes<T>];
-    pack_transposed(x, batch, inputs, packed);
-    for (Int row = 0, i = 0; row < outputs; row += portion(outputs, TILE_ROWS, i), ++i) {
-        Int tall = portion(outputs, TILE_ROWS, i);
-        const T* right = packed;
-        for (Int first = 0; first < batch; first += panel<T>(batch - first)) {
-            Int wide = panel<T>(batch - first), used = std::min(wide, batch - first);
-            pick_tile<T>(tall, wide / lanes<T>)(1, inputs, weight + row * inputs, 0, inputs, 1, right, nullptr, out,
-                                                wide);
-            for (Int r = 0; r < tall; ++r) {
-                T shift = bias ? bias[row + r] : 0;
-                for (Int b = 0; b < used; ++b) {
-                    T value = out[r * wide + b] + shift;
-                    y[(first + b) * outputs + row + r] = layer.relu && value <= 0 ? 0 : value;
+void linear_forward(const Layer& l, Int batch, const T* packed, const T* weight, const T* bias, T* out) {
+    Int inputs = l.in_channels, outputs = l.out_channels;
+    for (Int row = 0, i = 0, tall; row < outputs; row += tall, ++i) {
+        tall = portion(outputs, TILE_ROWS, i);
+        for (Int first = 0, wide; first < batch; first += wide) {
+            wide = panel<T>(batch - first);
+            T* target = out + first * outputs + row * wide;
+            pick_tile<T>(tall, wide / lanes<T>)(1, inputs, weight + row * inputs, 0, inputs, 1, packed + first * inputs,
+                                                nullptr, target, wide);
+            for (Int r = 0; r < tall; ++r)
+                for (Int j = r * wide; j < (r + 1) * wide; j += lanes<T>) {
+                    vec<T> value = load(target + j) + (bias ? bias[row + r] : T(0));
+                    store(target + j, l.relu ? (value <= 0 ? vec<T>{} : value) : value);
                 }
-            }
-            right += wide * inputs;
         }
     }
 }
 
 template <class T>
-void linear_backward(const Layer& layer, Int batch, const T* x, const T* weight, const T* dy, T* d_weight, T* d_bias,
-                     T* dx, T* packed) {
-    Int inputs = layer.in_channels, outputs = layer.out_channels;
+void linear_backward(const Layer& l, Int batch, const T* x, const T* weight, const T* dy, T* d_weight, T* d_bias, T* dx,
+                     T* packed) {
+    Int inputs = l.in_channels, outputs = l.out_channels;
     if (d_weight) product<T>(outputs, inputs, batch, dy, 1, outputs, x, d_weight, packed);
     if (dx) product<T>(batch, inputs, outputs, dy, outputs, 1, weight, dx, packed);
     if (d_bias) {
@@ -242,11 +285,12 @@ void pack_filters(const Layer& l, const T* weight, T* out) {
 // Some rows of the convolution of one image: out [rows][columns][out_padded].
 template <class T>
 void convolve(const Shape<T>& s, const T* image, Int rows, Int columns, const T* filters, const T* bias, T* out) {
-    for (Int first = 0; first < s.out; first += panel<T>(s.out - first)) {
-        Int wide = panel<T>(s.out - first);
+    for (Int first = 0, wide; first < s.out; first += wide) {
+        wide = panel<T>(s.out - first);
         for (Int row = 0; row < rows; ++row)
-            for (Int column = 0, i = 0; column < columns; column += portion(columns, TILE_ROWS, i), ++i) {
-                Tile<T> fit = pick_tile<T>(portion(columns, TILE_ROWS, i), wide / lanes<T>);
+            for (Int column = 0, i = 0, tall; column < columns; column += tall, ++i) {
+                tall = portion(columns, TILE_ROWS, i);
+                Tile<T> fit = pick_tile<T>(tall, wide / lanes<T>);
                 fit(s.kernel, s.run, image + row * s.row + column * s.channels, s.row, s.channels, 1, filters,
                     bias + first, out + (row * columns + column) * s.out_padded + first, s.out_padded);
             }
@@ -286,7 +330,7 @@ void pool_row(const Layer& l, const Shape<T>& s, const T* rows, T* out, uint8_t*
 
 // sums [R runs][V vectors] += for each entry of a list: its value x the pixels under the filter at its place.
 template <class T, int R, int V>
-void gather(Int count, const Int* places, const T* values, const T* image, Int row, T* sums, Int sums_row) {
+void gather(Int count, const int32_t* places, const T* values, const T* image, Int row, T* sums, Int sums_row) {
     vec<T> sum[R][V];
     UNROLL for (int r = 0; r < R; ++r)
         UNROLL for (int v = 0; v < V; ++v) sum[r][v] = load(sums + r * sums_row + v * lanes<T>);
@@ -301,7 +345,7 @@ void gather(Int count, const Int* places, const T* values, const T* image, Int r
 }
 
 template <class T>
-using Gather = void (*)(Int, const Int*, const T*, const T*, Int, T*, Int);
+using Gather = void (*)(Int, const int32_t*, const T*, const T*, Int, T*, Int);
 
 template <class T, int R, int V>
 constexpr Gather<T> gather_or_null() {
@@ -350,42 +394,59 @@ std::vector<Block<T>> blocks_of(const Shape<T>& s) {
 template <class T>
 struct Lists {
     Int number, capacity;
-    Int *count, *place;
+    int32_t *count, *place;
     T* value;
 
-    static Int bytes(Int number, Int capacity) {
-        return number * sizeof(Int) + number * capacity * Int(sizeof(Int) + sizeof(T));
-    }
-    Lists(Int n, Int most, void* memory) : number(n), capacity(most) {
-        count = static_cast<Int*>(memory);
-        place = count + n;
-        value = reinterpret_cast<T*>(place + n * most);
-        std::fill(count, count + n, 0);
-    }
-    void add(Int list, Int where, T what, bool real) {  // writes always and counts if real: no branch to guess
-        Int end = list * capacity + count[list];
-        place[end] = where, value[end] = what;
-        count[list] += real;
+    static Int bytes(Int number, Int capacity) { return number * (4 + capacity * Int(4 + sizeof(T))) + 64; }
+    Lists(Int n, Int most, uint8_t* memory) : number(n), capacity(most) {
+        value = reinterpret_cast<T*>(memory);
+        place = reinterpret_cast<int32_t*>(value + n * most);
+        count = place + n * most;
     }
 };
 
-// The gradients dy [pixels][out] of one image, by output channel (place: in the padded image) and by pixel of the
-// convolution (place: in the filters).
+// Where the output of a convolution lies: inside the next padded image, or (flat) as a row in torch's order.
 template <class T>
-void fill_lists(const Layer& l, const Shape<T>& s, const T* dy, const uint8_t* chosen, Lists<T>& by_channel,
-                Lists<T>* by_pixel) {
-    Int shift[DEAD + 1] = {};
+struct Place {
+    T* start;
+    Int image, row, pixel, channel;
+};
+
+// The gradients of one image by output channel; an entry's place is that of the filter in the padded image.
+// Every entry is written and the next one overwrites it unless it counts: there is no branch to guess.
+template <class T>
+void by_channel(const Layer& l, const Shape<T>& s, const T* dy, const Place<T>& at, const uint8_t* chosen,
+                Lists<T>& lists) {
+    int32_t shift[DEAD + 1] = {};
     for (Int k = 0; k < s.pools; ++k) shift[k] = k / l.pool_width * s.row + k % l.pool_width * s.channels;
-    for (Int pixel = 0; pixel < s.pixels; ++pixel) {
-        Int corner = pixel / s.width * l.pool_height * s.row + pixel % s.width * l.pool_width * s.channels;
-        for (Int c = 0; c < s.out; ++c) {
-            uint8_t which = chosen[pixel * s.out_padded + c];
-            T value = dy[pixel * s.out + c];
-            bool real = which != DEAD && value != 0;
-            by_channel.add(c, corner + shift[which], value, real);
-            if (by_pixel && real) by_pixel->add(pixel * s.pools + which, c * s.kernel * s.run_padded, value, true);
-        }
+    for (Int c = 0; c < s.out; ++c) {
+        int32_t* place = lists.place + c * lists.capacity;
+        T* value = lists.value + c * lists.capacity;
+        const uint8_t* which = chosen + c;
+        Int end = 0;
+        for (Int y = 0; y < s.height; ++y)
+            for (Int x = 0; x < s.width; ++x, which += s.out_padded) {
+                place[end] = y * l.pool_height * s.row + x * l.pool_width * s.channels + shift[*which];
+                value[end] = dy[y * at.row + x * at.pixel + c * at.channel];
+                end += *which != DEAD;
+            }
+        lists.count[c] = end;
     }
+}
+
+// The same gradients by pixel of the convolution; an entry's place is that of its channel's filter.
+template <class T>
+void by_pixel(const Shape<T>& s, const T* dy, const Place<T>& at, const uint8_t* chosen, Lists<T>& lists) {
+    std::fill(lists.count, lists.count + lists.number, 0);
+    for (Int y = 0, first = 0; y < s.height; ++y)
+        for (Int x = 0; x < s.width; ++x, first += s.pools, chosen += s.out_padded)
+            for (Int c = 0; c < s.out; ++c) {
+                bool alive = chosen[c] != DEAD;
+                Int list = first + (alive ? chosen[c] : 0), end = list * lists.capacity + lists.count[list];
+                lists.place[end] = c * s.kernel * s.run_padded;
+                lists.value[end] = dy[y * at.row + x * at.pixel + c * at.channel];
+                lists.count[list] += alive;
+            }
 }
 
 template <class T>
@@ -434,15 +495,6 @@ void unpack_runs(const Layer& l, const Shape<T>& s, const T* runs, T* weight) {
                     *weight++ = runs[(o * s.kernel + i) * s.run_padded + j * s.channels + c];
 }
 
-// Where the output of a convolution lies: inside the next padded image, or (flat) as a row in torch's order.
-template <class T>
-struct Place {
-    T* start;
-    Int image, row, pixel, channel;
-
-    T* at(Int image_number, Int y) const { return start + image_number * image + y * row; }
-};
-
 template <class T>
 struct Convolution {
     const Layer& l;
@@ -452,11 +504,11 @@ struct Convolution {
     explicit Convolution(const Layer& layer) : l(layer), s(layer), columns(s.width * layer.pool_width) {}
 
     Int filters() const { return s.kernel * std::max(s.run * s.out_padded, s.run_padded * s.out); }
+    Int channel_lists() const { return Lists<T>::bytes(s.out, s.pixels + 1); }
+    Int pixel_lists() const { return Lists<T>::bytes(s.pixels * s.pools, s.out + 1); }
     Int scratch_bytes() const {
-        Int forward = filters() + 2 * s.out_padded + (l.pool_height * columns + s.width) * s.out_padded;
-        Int backward = 2 * filters() + s.pixels * s.out;
-        Int lists = Lists<T>::bytes(s.out, s.pixels + 1) + Lists<T>::bytes(s.pixels * s.pools, s.out);
-        return Int(sizeof(T)) * (std::max(forward, backward) + 16) + lists;
+        Int forward = filters() + s.out_padded * (1 + l.pool_height * columns + s.width);
+        return Int(sizeof(T)) * std::max(forward, 2 * filters()) + channel_lists() + pixel_lists();
     }
 
     void forward(Int batch, const T* images, const T* weight, const T* bias, Place<T> to, uint8_t* chosen, T* scratch) {
@@ -470,7 +522,7 @@ struct Convolution {
                 const T* top = images + b * s.image + y * l.pool_height * s.row;
                 convolve(s, top, l.pool_height, columns, scratch, shifts, rows);
                 pool_row(l, s, rows, pooled, chosen + (b * s.height + y) * s.width * s.out_padded);
-                T* target = to.at(b, y);
+                T* target = to.start + b * to.image + y * to.row;
                 for (Int x = 0; x < s.width; ++x)
                     for (Int c = 0; c < s.out; ++c) target[x * to.pixel + c * to.channel] = pooled[x * s.out_padded + c];
             }
@@ -479,25 +531,22 @@ struct Convolution {
     void backward(Int batch, const T* images, const T* weight, Place<T> from, const uint8_t* chosen, T* d_weight,
                   T* d_bias, T* dx, T* scratch) {
         T* sums = scratch + filters();
-        T* dy = sums + filters();
-        Int* memory = reinterpret_cast<Int*>(up(reinterpret_cast<Int>(dy + s.pixels * s.out), sizeof(Int)));
+        uint8_t* memory = reinterpret_cast<uint8_t*>(sums + filters());
+        Lists<T> channels(s.out, s.pixels + 1, memory), pixels(s.pixels * s.pools, s.out + 1, memory + channel_lists());
         std::vector<Block<T>> blocks = blocks_of(s);
         pack_runs(l, s, weight, scratch);
         std::fill(sums, sums + s.out * s.kernel * s.run_padded, T(0));
         if (d_bias) std::fill(d_bias, d_bias + s.out, T(0));
-        if (dx) std::fill(dx, dx + batch * s.image, T(0));
-        for (Int b = 0; b < batch; ++b) {
-            for (Int y = 0; y < s.height; ++y)
-                for (Int x = 0; x < s.width; ++x)
-                    for (Int c = 0; c < s.out; ++c)
-                        dy[(y * s.width + x) * s.out + c] = from.at(b, y)[x * from.pixel + c * from.channel];
-            Lists<T> by_channel(s.out, s.pixels + 1, memory);
-            Lists<T> by_pixel(s.pixels * s.pools, s.out, by_channel.value + s.out * (s.pixels + 1));
-            fill_lists(l, s, dy, chosen + b * s.pixels * s.out_padded, by_channel, dx ? &by_pixel : nullptr);
-            if (d_weight) filter_gradient(s, blocks, by_channel, images + b * s.image, sums);
-            if (dx) image_gradient(l, s, blocks, by_pixel, scratch, dx + b * s.image);
+        for (Int b = 0; b < batch; ++b, images += s.image, chosen += s.pixels * s.out_padded) {
+            const T* dy = from.start + b * from.image;
+            by_channel(l, s, dy, from, chosen, channels);
+            if (d_weight) filter_gradient(s, blocks, channels, images, sums);
             for (Int c = 0; d_bias && c < s.out; ++c)
-                for (Int e = 0; e < by_channel.count[c]; ++e) d_bias[c] += by_channel.value[c * (s.pixels + 1) + e];
+                for (Int e = 0; e < channels.count[c]; ++e) d_bias[c] += channels.value[c * channels.capacity + e];
+            if (!dx) continue;
+            by_pixel(s, dy, from, chosen, pixels);
+            std::fill(dx + b * s.image, dx + (b + 1) * s.image, T(0));
+            image_gradient(l, s, blocks, pixels, scratch, dx + b * s.image);
         }
         if (d_weight) unpack_runs(l, s, sums, d_weight);
     }
@@ -513,6 +562,7 @@ struct Arena {
     std::vector<T*> input, gradient;  // of layer 0 .. count (the last is the output)
     std::vector<uint8_t*> chosen;
     T* scratch;
+    T* packed[2];  // activations as linear layers hand them on in the forward pass
     Int bytes;
 
     Arena(const Layer* all, Int n, Int size, void* memory) : layers(all), count(n), batch(size), bytes(0) {
@@ -522,7 +572,7 @@ struct Arena {
             bytes += up(wanted + VECTOR_BYTES, 64);  // a vector may reach beyond the last number
             return here;
         };
-        Int most = 0;
+        Int most = 0, widest = 0;
         for (Int i = 0; i <= n; ++i) {
             Int values = batch * (i == n ? width(n - 1) : layers[i].convolution ? Shape<T>(layers[i]).image : layers[i].in_channels);
             input.push_back(reinterpret_cast<T*>(take(values * sizeof(T))));
@@ -531,10 +581,12 @@ struct Arena {
             const Layer& l = layers[i];
             Shape<T> s(l);
             chosen.push_back(take(l.convolution ? batch * s.pixels * s.out_padded : 0));
-            Int packed = std::max(up(batch, 2 * lanes<T>) * l.in_channels, 2 * lanes<T> * std::max(batch, l.out_channels));
-            most = std::max(most, l.convolution ? Convolution<T>(l).scratch_bytes() : Int(sizeof(T)) * packed);
+            Int linear = Int(sizeof(T)) * 2 * lanes<T> * std::max(batch, l.out_channels);
+            most = std::max(most, l.convolution ? Convolution<T>(l).scratch_bytes() : linear);
+            if (!l.convolution) widest = std::max({widest, l.in_channels, l.out_channels});
         }
         scratch = reinterpret_cast<T*>(take(most));
+        for (T*& part : packed) part = reinterpret_cast<T*>(take(up(batch, lanes<T>) * widest * sizeof(T)));
     }
 
     Int width(Int i) const {
@@ -566,7 +618,10 @@ void forward(const Layer* layers, Int count, Int batch, const T* const* params, 
             Convolution<T>(l).forward(batch, arena.input[i], weight, bias, arena.place(i, arena.input), arena.chosen[i],
                                       arena.scratch);
         } else {
-            linear_forward(l, batch, i ? arena.input[i] : x, weight, bias, arena.input[i + 1], arena.scratch);
+            if (i == 0 || layers[i - 1].convolution) pack_batch(i ? arena.input[i] : x, batch, l.in_channels, arena.packed[0]);
+            linear_forward(l, batch, arena.packed[0], weight, bias, arena.packed[1]);
+            unpack_batch(arena.packed[1], batch, l.out_channels, arena.input[i + 1]);
+            std::swap(arena.packed[0], arena.packed[1]);
         }
     }
     if (features) std::memcpy(features, tap ? arena.input[tap] : x, batch * layers[tap].in_channels * sizeof(T));

@@ -82,10 +82,16 @@ def initialised(network: nn.Sequential, init: Init) -> nn.Sequential:
     """The network with torch's initial weights, or (`kaiming`) drawn as the authors of MAP draw them."""
     if init == "kaiming":
         for layer in network.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(layer, nn.Linear):
-                nn.init.normal_(layer.weight, std=0.01)
-            if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+            # A skeleton on the meta device has nothing to draw, and normal_ there imports for two seconds.
+            if isinstance(layer, nn.Conv2d | nn.Linear) and not layer.weight.is_meta:
+                _draw(layer)
     return network
+
+
+def _draw(layer: nn.Conv2d | nn.Linear) -> None:
+    if isinstance(layer, nn.Conv2d):
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    else:
+        nn.init.normal_(layer.weight, std=0.01)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)

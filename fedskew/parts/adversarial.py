@@ -35,7 +35,7 @@ class GlobalRegularised(Schedule):
     r_loss: Literal["printed", "nonsaturating"] = "printed"
     local_classifier: Literal["client", "received"] = "client"
     needs: ClassVar[tuple[Section, ...]] = ("body", "head")
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("local",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:

@@ -30,6 +30,10 @@ class Mean(Aggregate):
         weights = replies.samples if self.weight == "samples" else torch.ones_like(replies.samples)
         return tree.mean(replies.shared, weights / weights.sum()), state
 
+    @property
+    def weighs(self) -> bool:
+        return self.weight == "samples"
+
 
 @dataclass(frozen=True)
 class Normalised(Aggregate):
@@ -45,6 +49,10 @@ class Normalised(Aggregate):
         plain = replies.samples / replies.samples.sum()
         weights = normalised_weights(plain, replies.effective_steps)
         return moved(shared, replies.shared, weights, plain, model.buffers), state
+
+    @property
+    def weighs(self) -> bool:
+        return True
 
 
 def normalised_weights(plain: Tensor, steps: Tensor) -> Tensor:

@@ -34,6 +34,10 @@ class GroupedMean(Aggregate):
         weight = replies.samples if self.weight == "samples" else torch.ones_like(replies.samples)
         return grouped_mean(shared, replies.shared, sent["classes"], sent["rows"], weight), state
 
+    @property
+    def weighs(self) -> bool:
+        return self.weight == "samples"
+
     def check(self, method: Method) -> None:
         _by_component(self, method)
 

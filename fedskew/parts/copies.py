@@ -24,7 +24,7 @@ class PrivateCopy(Schedule):
 
     weight: float = 0.1
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("private",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
@@ -56,7 +56,7 @@ class MoreauEnvelope(Schedule):
     weight_decay: float = 0.0
     descends: ClassVar[bool] = False
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("private",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:

@@ -65,10 +65,10 @@ class OneVsAll(Network):
                     f"one network with an output per class: use {' or '.join(names)} (FedOVA)."
                 )
         for part in method.parts:
-            if part.mirrors:
+            if part.one_network:
                 raise ConfigError(
-                    f"{part.name} remembers a whole network for a client, and with OneVsAll (FedOVA) "
-                    "a client works on the components of its own classes only."
+                    f"{part.name} deals with one network for all classes, and with OneVsAll (FedOVA) "
+                    "a client works on a network for each of its own classes."
                 )
 
     def _answer(self, logits: Tensor) -> Tensor:

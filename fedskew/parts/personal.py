@@ -34,7 +34,7 @@ class Inherit(Term):
     whole_rounds: bool = False  # max(int(Q*T), 1), as the authors' code has it
     bn_refresh: bool = False  # batch-norm statistics of the private model measured anew
     personal: ClassVar[bool] = True
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("inherited",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
@@ -80,6 +80,7 @@ class OwnHead(Term):
 
     personal: ClassVar[bool] = True
     needs: ClassVar[tuple[Section, ...]] = ("head",)
+    one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("own_heads",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:

@@ -24,6 +24,7 @@ class Prototypes(Term):
 
     weight: float = 1.0
     average: Literal["samples", "uniform"] = "samples"
+    one_network: ClassVar[bool] = True
     reveals: ClassVar[str] = "mean features and number of examples of each class"
 
     def broadcast(self, state: Tree) -> Tree:

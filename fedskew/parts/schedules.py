@@ -54,7 +54,7 @@ class HeadThenBody(Schedule):
 
 @dataclass(frozen=True)
 class AggregateThenPersonalise(Schedule):
-    """Half of the steps serve the upload, the others the personal model (MAP, Li et al., 2023, Alg. 1).
+    """Half of the steps serve the upload, the others the personal model (MAP, Li et al., 2024, Alg. 1).
 
     `released` is the authors' code: all steps, then a tenth as many (5 or more) at a fifth of the rate.
     """

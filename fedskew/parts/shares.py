@@ -33,6 +33,7 @@ class Nothing(Share):
     """No averaging at all."""
 
     gives: ClassVar[tuple[Section, ...]] = ()
+    sends: ClassVar[str] = ""
 
     def names(self, model: Model) -> tuple[str, ...]:
         return ()
@@ -43,6 +44,7 @@ class Body(Share):
     """All but the head (FedPer, Arivazhagan et al., 2019; FedRep, Collins et al., 2021)."""
 
     gives: ClassVar[tuple[Section, ...]] = ("anything", "body")
+    sends: ClassVar[str] = "parameters of the body"
 
     def names(self, model: Model) -> tuple[str, ...]:
         return model.body
@@ -57,6 +59,7 @@ class Top(Share):
 
     layers: int | None = None
     gives: ClassVar[tuple[Section, ...]] = ("anything", "head")
+    sends: ClassVar[str] = "parameters of the last layers"
 
     def names(self, model: Model) -> tuple[str, ...]:
         if self.layers is None:
@@ -76,7 +79,8 @@ class OwnRows(Share):
 
     send: Literal["all", "own"] = "all"
     single_label: Literal["skip", "positive_only"] = "skip"
-    reveals: ClassVar[str] = "which classes the client holds"
+    reveals: ClassVar[str] = "which classes it holds"
+    sends: ClassVar[str] = "parameters of its classes' networks"
     follows_server: ClassVar[bool] = True
 
     def names(self, model: Model) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class ControlVariates(Term):
 
     momentum_correction: bool = False
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
     reveals: ClassVar[str] = "a second vector as long as the model"
 
     def server_state(self, shared: Tree, population: int) -> Tree:
@@ -90,7 +90,7 @@ class DynamicPull(Term):
 
     alpha: float = 0.01
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return tree.zeros(tree.pick(params, model.trainable))
@@ -121,7 +121,7 @@ class Contrast(Term):
     weight: float = 1.0
     temperature: float = 0.5
     needs: ClassVar[tuple[Section, ...]] = ("body",)
-    mirrors: ClassVar[bool] = True
+    one_network: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return {**tree.prefix(tree.clone(params), "model"), "times": torch.zeros(())}
@@ -144,6 +144,7 @@ class FeatureMatch(Term):
 
     weight: float = 0.1
     needs: ClassVar[tuple[Section, ...]] = ("body",)
+    one_network: ClassVar[bool] = True
 
     def loss(self, base: Tensor, out: Out, batch: Batch, view: View) -> Tensor:
         received = view.model.forward(view.received, batch.x, False).features

@@ -18,6 +18,7 @@ from fedskew.store.durable import explained
 
 PATIENCE = 0.5  # seconds a new owner may take to write its name
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_LARGEST_PID = 2**31 - 1
 _LONGEST = 1000  # bytes of a lock file that are read
 
 
@@ -139,10 +140,12 @@ def canonical_owner(owner: Owner) -> bytes:
 def _read(descriptor: int) -> Owner | None:
     try:
         said = json.loads(os.pread(descriptor, _LONGEST, 0))
-        started = said["started"]
-        return Owner(int(said["pid"]), None if started is None else int(started), str(said["host"]))
+        pid, started = said["pid"], said["started"]
+        if isinstance(pid, int) and 0 < pid <= _LARGEST_PID and isinstance(started, int | None):
+            return Owner(pid, started, str(said["host"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None
+        pass
+    return None
 
 
 def _refusal(path: Path, descriptor: int) -> str:

@@ -7,7 +7,6 @@ from fedskew.errors import ConfigError, DiskError
 from fedskew.store import durable, layout, proof
 from fedskew.store.records import Manifest, Opening, Ref, decode_index, unseal
 
-
 KEPT = 2  # checkpoints; older ones are on their way out and may have lost states already
 
 

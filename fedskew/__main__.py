@@ -1,0 +1,5 @@
+"""python -m fedskew."""
+
+from fedskew.cli import main
+
+main()

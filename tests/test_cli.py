@@ -1,0 +1,204 @@
+"""The command line: what it prints, what it exits with, and that a refused command leaves nothing behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from fedskew.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+QUICK = ["-s", "train.rounds=2", "-s", "train.epochs=1"]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in an empty folder, in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedskew", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+def write(text: str, name: str = "c.toml") -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def files() -> set[str]:
+    return {str(path) for path in Path().rglob("*") if path.name != "c.toml"}
+
+
+GOOD = '[split]\nscheme = "labels"\nclients = 5\nper_client = 2\n'
+
+WRONG: dict[str, tuple[str, Sequence[str], int, str]] = {
+    # name: (file, further words, exit code, what the message must hold)
+    "unknown table": ("[trian]\nlr = 1\n", (), 2, "Did you mean 'train'"),
+    "unknown key": (GOOD + "[train]\nepoch = 1\n", (), 2, "Did you mean 'train.epochs'"),
+    "wrong type": (GOOD + '[train]\nlr = "fast"\n', (), 2, "train.lr"),
+    "negative rate": (GOOD + "[train]\nlr = -1\n", (), 2, "greater than 0"),
+    "no rounds": (GOOD + "[train]\nrounds = 0\n", (), 2, "train.rounds"),
+    "participation": (GOOD + "[train]\nparticipation = 1.5\n", (), 2, "train.participation"),
+    "momentum": (GOOD + "[train]\nmomentum = 1.0\n", (), 2, "train.momentum"),
+    "not a number": (GOOD + "[train]\nlr = nan\n", (), 2, "train.lr"),
+    "bad name": ('name = "../up"\n' + GOOD, (), 2, "name"),
+    "bad seeds": ("seeds = [-1]\n" + GOOD, (), 2, "seeds"),
+    "dtype": ('dtype = "float16"\n' + GOOD, (), 2, "dtype"),
+    "engine": (GOOD + '[engine]\nname = "gpu"\n', (), 2, "engine.name"),
+    "dataset": (GOOD + '[data]\nname = "mnits"\n', (), 2, "Did you mean 'mnist'"),
+    "dataset option": (GOOD + '[data]\nname = "digits"\nsize = 3\n', (), 2, "size"),
+    "scheme": ('[split]\nscheme = "diriclet"\n', (), 2, "Did you mean 'dirichlet'"),
+    "scheme option": ('[split]\nscheme = "dirichlet"\nalpha = 0.1\nclients = 5\n', (), 2, "beta"),
+    "scheme needs": ('[split]\nscheme = "dirichlet"\n', (), 2, "needs"),
+    "indivisible": ('[split]\nscheme = "labels"\nclients = 7\nper_client = 2\n', (), 2, "14"),
+    "too many clients": ('[split]\nscheme = "dirichlet"\nbeta = 1.0\nclients = 5000\n', (), 2, "5000"),
+    "model": (GOOD + '[model]\nname = "mpl"\n', (), 2, "Did you mean 'mlp'"),
+    "model shape": (GOOD + '[model]\nname = "fedabc-cnn"\n', (), 2, "32"),
+    "method": (GOOD + '[method]\npreset = "fedacg"\n', (), 2, "Did you mean 'fedavg'"),
+    "collision": (GOOD + '[method]\npreset = "fedlc+fedrs"\n', (), 2, "objective"),
+    "part": (GOOD + "[method.Proximl]\nmu = 1\n", (), 2, "Did you mean 'Proximal'"),
+    "part option": (GOOD + '[method]\npreset = "fedprox"\n[method.Proximal]\nnu = 1\n', (), 2, "mu"),
+    "personal": (GOOD + '[method]\npersonal = "inherited"\n', (), 2, "inherited"),
+    "not toml": ("name = \n", (), 2, "TOML"),
+    "override form": (GOOD, ("-s", "train.lr"), 2, "key=value"),
+    "override key": (GOOD, ("-s", "train.rate=1"), 2, "train.rate"),
+    "override through a value": (GOOD, ("-s", "name.x=1"), 2, "name"),
+    "seeds flag": (GOOD, ("--seeds", "a:b"), 2, "0:3"),
+    "empty seeds": (GOOD, ("--seeds", "3:3"), 2, "0:3"),
+    "partition file": ('[split]\nfile = "none.json"\n', (), 3, "none.json"),
+    "data folder": (GOOD + '[data]\nname = "svhn"\ndir = "nowhere"\n', (), 3, "svhn"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_explained_and_leaves_nothing(
+    name: str, call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, words, expected, said = WRONG[name]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path("cache").absolute()))
+    monkeypatch.setenv("FEDSKEW_OFFLINE", "1")
+    monkeypatch.delenv("FEDSKEW_DATA", raising=False)
+    code, out, err = call("run", write(text), *words)
+    assert code == expected, err
+    assert err.startswith("error: ")
+    assert said in err
+    assert "Traceback" not in err + out
+    assert not files()
+
+
+def test_a_missing_file_names_the_remedy(call: Run) -> None:
+    code, _, err = call("run", "none.toml")
+    assert code == 2
+    assert "fedskew new" in err
+
+
+def test_new_writes_what_runs(call: Run) -> None:
+    assert call("new", "a.toml")[0] == 0
+    code, out, err = call("run", "a.toml", *QUICK, "--seeds", "0:1", "--workers", "1")
+    assert code == 0, err
+    assert "fedlc" in out
+    assert call("new", "a.toml")[0] == 2
+
+
+def test_dry_run_prints_settings_and_writes_nothing(call: Run) -> None:
+    code, out, _ = call("run", write(GOOD), "--dry-run")
+    assert code == 0
+    assert "per_client = 2" in out
+    assert not files()
+
+
+def test_compare_prints_one_row_a_method(call: Run) -> None:
+    words = ("--methods", "fedavg,fedlc+fedprox", "--seeds", "0:2", *QUICK, "--json", "--workers", "1")
+    code, out, err = call("compare", write(GOOD), *words)
+    assert code == 0, err
+    rows = json.loads(out[out.index("[") :])
+    assert [row["method"] for row in rows] == ["fedavg", "fedlc+fedprox"]
+    assert all(row["seeds"] == 2 for row in rows)
+
+
+def test_a_second_run_of_the_same_name_is_refused(call: Run) -> None:
+    config = write(GOOD)
+    assert call("run", config, *QUICK, "--workers", "1")[0] == 0
+    before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+    code, _, err = call("run", config, *QUICK)
+    assert code == 2
+    assert "fedskew resume" in err
+    assert before == {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+
+
+def test_ls_and_show(call: Run) -> None:
+    assert "no runs" in call("ls")[1]
+    call("run", write(GOOD), *QUICK, "--workers", "1")
+    code, out, _ = call("ls")
+    assert code == 0
+    assert re.search(r"run/0\s+fedavg\s+0\s+2/2", out)
+    code, out, _ = call("show", "runs/run/0")
+    assert code == 0
+    assert "global.accuracy" in out
+
+
+def test_the_resolved_configuration_runs_again_to_the_same_bytes(call: Run) -> None:
+    call("run", write(GOOD), *QUICK, "--workers", "1")
+    code, _, err = call("run", "runs/run/0/config.toml", "--out", "again", "--workers", "1")
+    assert code == 0, err
+    for name in ("metrics.jsonl", "clients.jsonl", "partition.json", "config.toml"):
+        assert Path("runs/run/0", name).read_bytes() == Path("again/run/0", name).read_bytes()
+
+
+@pytest.mark.parametrize("words", [("methods",), ("methods", "--wide"), ("models",), ("datasets",), ("--help",)])
+def test_lists(words: tuple[str, ...], call: Run) -> None:
+    code, out, _ = call(*words)
+    assert code == 0
+    assert len(out.splitlines()) > 10
+
+
+def test_a_diverging_run_says_so(call: Run) -> None:
+    code, out, err = call("run", write(GOOD), *QUICK, "-s", "train.lr=1e30", "--workers", "1")
+    assert code == 4
+    assert "diverged" in err
+    assert "train.lr" in err
+    assert "Traceback" not in err + out
+
+
+def test_lists_and_config_errors_do_not_load_torch() -> None:
+    for words in (["--help"], ["methods"], ["models"], ["datasets"], ["ls"], ["run", "none.toml"]):
+        script = (
+            "import sys; sys.argv = ['fedskew', *sys.argv[1:]]\n"
+            "from fedskew.cli import main\n"
+            "try: main()\nexcept SystemExit: pass\n"
+            "assert 'torch' not in sys.modules and 'numpy' not in sys.modules, 'slow import'"
+        )
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
+    words = [sys.executable, "-m", "fedskew", "run", "c.toml", "--workers", "1"]
+    running = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "runs/run/0/metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.05)
+    os.kill(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "fedskew resume runs/run" in out
+    assert "Traceback" not in err
