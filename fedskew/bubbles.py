@@ -21,7 +21,9 @@ def lines(partition: Partition, data: Dataset) -> list[str]:
     table = counts(data.y.numpy(), partition.train, len(data.classes))
     largest = max(1, int(table.max()))
     width = max(len(name) for name in data.classes) if max(map(len, data.classes)) < 4 else 3
-    head = "client".rjust(8) + "  " + " ".join(name[:width].rjust(width) for name in data.classes) + "   samples"
+    head = (
+        "client".rjust(8) + "  " + " ".join(name[:width].rjust(width) for name in data.classes) + "   samples"
+    )
     out = [head]
     for client, row in enumerate(table[:SHOWN]):
         dots = " ".join(_dot(int(count), largest).rjust(width) for count in row)
@@ -56,7 +58,9 @@ def picture(partition: Partition, data: Dataset, path: Path) -> None:
     client, label = np.nonzero(table)
     sizes = 26 * np.sqrt(table[client, label] / table.max())
     hover = [f"client {k}: {table[k, c]} of {data.classes[c]}" for k, c in zip(client, label, strict=True)]
-    marks = go.Scatter(x=client, y=label, mode="markers", marker={"size": sizes, "color": "#0072B2"}, text=hover)
+    marks = go.Scatter(
+        x=client, y=label, mode="markers", marker={"size": sizes, "color": "#0072B2"}, text=hover
+    )
     figure = go.Figure(marks)
     figure.update_layout(
         title="Training samples by client and class (area: number of samples)",
@@ -73,5 +77,7 @@ def picture(partition: Partition, data: Dataset, path: Path) -> None:
 def save(experiment: Experiment, partition: Partition, data: Dataset, seed: int, path: Path) -> None:
     """Writes the partition as an artefact that a run can take back."""
     if not isinstance(experiment.split, Scheme):
-        raise ConfigError("the configuration already takes its partition from a file; there is nothing to save.")
+        raise ConfigError(
+            "the configuration already takes its partition from a file; there is nothing to save."
+        )
     artefact.save(path, partition, experiment.split, seed, data.y.numpy())

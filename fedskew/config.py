@@ -35,17 +35,21 @@ class _Open(BaseModel):
 class DataTable(_Open):
     """Which dataset, from where; further keys are its options."""
 
-    name: str = "digits"
+    name: str = Field("digits", description="`fedskew datasets` lists them")
     dir: str | None = Field(None, description="folder with the dataset's files; default $FEDSKEW_DATA")
 
 
 class SplitTable(_Open):
     """How examples are dealt to clients; further keys are the scheme's options."""
 
-    scheme: str = "labels"
+    scheme: str = Field(
+        "labels", description="iid, labels, shards, dirichlet, incomplete, powerlaw or natural"
+    )
     seed: Natural | None = Field(None, description="seed of the partition; default: the run's seed")
     novel: Share = Field(0.0, description="share of clients that never train")
-    shared_data: Share = Field(0.0, description="examples every client gets besides its own, as a share of a mean client")
+    shared_data: Share = Field(
+        0.0, description="examples every client gets besides its own, as a share of a mean client"
+    )
     centralised: bool = Field(False, description="one client holds everything: an upper bound")
     file: str | None = Field(None, description="a saved partition to take instead of drawing one")
 
@@ -53,31 +57,37 @@ class SplitTable(_Open):
 class ModelTable(_Open):
     """Which network; further keys are its options."""
 
-    name: str = "mlp"
+    name: str = Field("mlp", description="`fedskew models` lists them")
 
 
 class MethodTable(_Open):
     """A preset or several joined by '+'; further tables are parts that replace or join the preset's."""
 
-    preset: str = "fedavg"
-    personal: str | None = Field(None, description="which model a client predicts with; default: the method's")
-    weight: Literal["samples", "uniform"] | None = Field(None, description="weights of a plain mean; default: the method's")
+    preset: str = Field("fedavg", description="`fedskew methods` lists them; join with +")
+    personal: str | None = Field(
+        None, description="which model a client predicts with; default: the method's"
+    )
+    weight: Literal["samples", "uniform"] | None = Field(
+        None, description="weights of a plain mean; default: the method's"
+    )
 
 
 class TrainTable(_Closed):
     """How much and how clients train."""
 
-    rounds: Positive = 50
+    rounds: Positive = Field(50, description="how often the server averages")
     participation: Annotated[float, Field(gt=0, le=1)] = Field(0.5, description="share of clients in a round")
-    epochs: Positive = 5
-    batch: Positive = 32
+    epochs: Positive = Field(5, description="passes over a client's data in a round")
+    batch: Positive = Field(32, description="examples per step; the last short batch is kept")
     min_steps: Natural = Field(0, description="at least so many batches a round")
-    lr: Annotated[float, Field(gt=0)] = 0.05
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    lr: Annotated[float, Field(gt=0)] = Field(0.05, description="learning rate of the clients")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="never survives a round")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="added to every gradient")
     clip: Annotated[float, Field(gt=0)] | None = Field(None, description="largest norm of a gradient")
     warmup: Natural = Field(0, description="rounds in which the rate grows linearly")
-    augment: Literal["none", "crop-flip"] = Field("none", description="random crop (padding 4) and horizontal flip")
+    augment: Literal["none", "crop-flip"] = Field(
+        "none", description="random crop (padding 4) and horizontal flip"
+    )
 
 
 class EvaluateTable(_Closed):
@@ -91,7 +101,9 @@ class EvaluateTable(_Closed):
 class EngineTable(_Closed):
     """Where clients are simulated."""
 
-    name: Literal["auto", "serial", "vectorised", "pool", "ray"] = "auto"
+    name: Literal["auto", "serial", "vectorised", "pool", "ray"] = Field(
+        "auto", description="auto measures and picks"
+    )
     workers: Natural = Field(0, description="processes of the pool; 0: one per core")
     block: Positive = Field(10, description="clients per vectorised block")
     backend: Literal["auto", "autograd", "torch", "native"] = Field("auto", description="the inner step")
@@ -100,9 +112,11 @@ class EngineTable(_Closed):
 class Config(_Closed):
     """An experiment as a file."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
-    seeds: tuple[Natural, ...] = (0,)
-    dtype: Literal["float32", "float64"] = "float32"
+    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", description="runs/<name>/<seed>")
+    seeds: tuple[Natural, ...] = Field(
+        (0,), description="one run each: partition, weights, participants, batches"
+    )
+    dtype: Literal["float32", "float64"] = Field("float32", description="precision of training")
     data: DataTable = DataTable()
     split: SplitTable = SplitTable()
     model: ModelTable = ModelTable()

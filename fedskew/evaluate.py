@@ -79,7 +79,9 @@ class Evaluator:
         out = {"train.loss": float(losses.mean()), "train.max_loss": float(losses.max())}
         out |= {"bytes.down": down, "bytes.up": up}
         for part, entries in round.server.items():
-            out |= {f"state.{part}.{name}": float(value) for name, value in entries.items() if value.ndim == 0}
+            out |= {
+                f"state.{part}.{name}": float(value) for name, value in entries.items() if value.ndim == 0
+            }
         return out
 
     def _server(self, round: Round, last: bool) -> Record:

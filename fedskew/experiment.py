@@ -171,7 +171,9 @@ class Session:
         plan = self.experiment
         evaluator = Evaluator(self.feed.algorithm, self.engine, self.feed, plan.timetable, plan.also)
         federation = self.feed.federation
-        steps = fit(self.feed.algorithm, self.engine, federation, plan.rounds, plan.participation, start, server)
+        steps = fit(
+            self.feed.algorithm, self.engine, federation, plan.rounds, plan.participation, start, server
+        )
         for round in steps:
             record, clients = evaluator.record(round, plan.rounds)
             yield Step(record, clients, round)

@@ -43,7 +43,9 @@ def fit(
 
 
 def _refuse_divergence(replies: Reply, cohort: Cohort) -> None:
-    lost = [k for k, loss in zip(cohort.ids, replies.loss.tolist(), strict=True) if not abs(loss) < float("inf")]
+    lost = [
+        k for k, loss in zip(cohort.ids, replies.loss.tolist(), strict=True) if not abs(loss) < float("inf")
+    ]
     if lost:
         raise DivergedError(
             f"training diverged in round {cohort.round}: the loss of client {lost[0]} is not finite "

@@ -102,7 +102,9 @@ class Results:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ("method", *HEADLINES.values()))
         body = "".join(
-            f"<tr><td>{html.escape(row.method)}</td>" + "".join(f"<td>{row.text(m)}</td>" for m in HEADLINES) + "</tr>"
+            f"<tr><td>{html.escape(row.method)}</td>"
+            + "".join(f"<td>{row.text(m)}</td>" for m in HEADLINES)
+            + "</tr>"
             for row in self.summary()
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

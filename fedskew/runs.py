@@ -155,7 +155,9 @@ def refuse_existing(config: Config, seed: int, out: Path) -> None:
     """Raises before anything is written where a run is already there."""
     place = folder(config, seed, out)
     if layout.is_run(place):
-        raise ConfigError(f"{place} already holds a run. Continue it with `fedskew resume {place}`, or change name.")
+        raise ConfigError(
+            f"{place} already holds a run. Continue it with `fedskew resume {place}`, or change name."
+        )
 
 
 def rounds_left(place: Path) -> int:

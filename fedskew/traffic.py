@@ -7,7 +7,9 @@ from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
 
-def traffic(algorithm: Algorithm, server: State, replies: Reply, cohort: Cohort, feed: Feed) -> tuple[int, int]:
+def traffic(
+    algorithm: Algorithm, server: State, replies: Reply, cohort: Cohort, feed: Feed
+) -> tuple[int, int]:
     """(bytes down, bytes up) of one round, summed over its participants."""
     message = algorithm.message(server, cohort.round)
     common = sum(tree.nbytes(part) for name, part in message.items() if name not in ("shared", "clock"))

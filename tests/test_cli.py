@@ -161,7 +161,9 @@ def test_the_resolved_configuration_runs_again_to_the_same_bytes(call: Run) -> N
         assert Path("runs/run/0", name).read_bytes() == Path("again/run/0", name).read_bytes()
 
 
-@pytest.mark.parametrize("words", [("methods",), ("methods", "--wide"), ("models",), ("datasets",), ("--help",)])
+@pytest.mark.parametrize(
+    "words", [("methods",), ("methods", "--wide"), ("models",), ("datasets",), ("--help",)]
+)
 def test_lists(words: tuple[str, ...], call: Run) -> None:
     code, out, _ = call(*words)
     assert code == 0
@@ -184,7 +186,9 @@ def test_lists_and_config_errors_do_not_load_torch() -> None:
             "try: main()\nexcept SystemExit: pass\n"
             "assert 'torch' not in sys.modules and 'numpy' not in sys.modules, 'slow import'"
         )
-        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, (words, done.stderr)
 
 

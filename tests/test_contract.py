@@ -23,7 +23,7 @@ COMPOSED = {
 }
 CASES = PRESETS | COMPOSED
 NEXT = world.ROUNDS  # the checks on single clients take place in the round after the last
-SOME = (0, world.SINGLE_LABEL, 5)  # many steps, one label, one that has never taken part
+SOME = (0, world.SINGLE_LABEL, world.NEVER_DRAWN)
 
 every_method = pytest.mark.parametrize("method", [pytest.param(m, id=name) for name, m in CASES.items()])
 every_network = pytest.mark.parametrize("network", world.NETWORKS)
@@ -169,7 +169,7 @@ def test_momentum_is_not_kept(method: Method) -> None:
 def test_no_live_step_is_the_identity(method: Method, network: str) -> None:
     run, message = halfway(method, network)
     nothing = torch.zeros(6, 5, dtype=torch.int64), torch.zeros(6, 5, dtype=torch.bool)
-    for client in (world.SINGLE_LABEL, 5):
+    for client in SOME[1:]:
         kept, data = kept_of(run, client), run.engine.feed.client(NEXT, client)
         received = run.algorithm.method.share.take(message["shared"], data)
         for plan in (Plan(()), Plan(*nothing)):

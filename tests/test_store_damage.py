@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from store_run import CONFIG, LAST, begin, result, train
+from store_run import CONFIG, LAST, begin, finish, result, train
 
 from fedskew.errors import ConfigError, DiskError, LockedError
 from fedskew.store import disk, records
 from fedskew.store.reader import RunReader
-from fedskew.store.records import NOTHING, Manifest
+from fedskew.store.records import NOTHING, Manifest, Ref
 from fedskew.store.run import RunStore
 
 
@@ -84,6 +84,16 @@ def test_a_manifest_cannot_name_a_file_outside(tmp_path: Path, reference: Path, 
         path.write_bytes(records._sealed(body))
     with pytest.raises(DiskError, match="no checkpoint is whole"):
         RunStore.open(tmp_path / "run")
+
+
+def test_an_opening_cannot_name_a_file_outside(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    (tmp_path / "secret").write_bytes(b"secret")
+    path = tmp_path / "run/run.json"
+    path.write_bytes(records._sealed({"format": 1, "files": {"../secret": Ref.of(b"secret")}}))
+    for look in (RunReader, RunStore.open):
+        with pytest.raises(DiskError, match=r"run\.json: is damaged"):
+            look(tmp_path / "run")
 
 
 def test_a_manifest_of_another_run_or_round_is_refused(tmp_path: Path, reference: Path) -> None:
@@ -195,6 +205,18 @@ def test_a_damaged_event_does_not_stop_a_run(tmp_path: Path, reference: Path) ->
         with pytest.raises(ValueError, match="sets 'at' itself"):
             store.log_event("note", {"at": 1})
     assert RunReader(tmp_path / "run").events()[-1]["text"] == "on"
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl"])
+def test_a_damaged_last_line_is_made_again(tmp_path: Path, reference: Path, name: str) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes()[:-3] + b"9}\n")
+    with pytest.raises(DiskError, match=name):
+        getattr(RunReader(tmp_path / "run"), name.removesuffix(".jsonl"))()
+    store = finish(tmp_path / "run")
+    assert name in store.warnings[0]
+    assert result(tmp_path / "run") == result(reference)
 
 
 def test_a_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path: Path, reference: Path) -> None:

@@ -13,6 +13,7 @@ from store_run import LAST, begin, finish, result, train
 
 from fedskew.errors import DiskError
 from fedskew.store import disk
+from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
 
 
@@ -81,7 +82,7 @@ def test_a_fault_at_any_call_leaves_the_round_before(
             assert isinstance(failure, DiskError)
             assert failure.exit_code == 5
             assert str(folder) in str(failure)
-            assert ("bytes are needed" if kind == "no space" else "copy the run directory") in str(failure)
+            assert ("Free space" if kind == "no space" else "copy the run directory") in str(failure)
         if done:
             with RunStore.open(folder) as store:
                 assert store.warnings == ()
@@ -110,6 +111,8 @@ def test_a_commit_that_failed_can_be_tried_again(tmp_path: Path, quick: None) ->
         with RunStore.open(tmp_path / f"run{at}") as store:
             assert store.warnings == ()
             assert store.round == 0
+        opened = RunReader(tmp_path / f"run{at}").events()[-1]
+        assert opened["dropped_bytes"] == {"metrics.jsonl": 0, "clients.jsonl": 0}
     assert at > 10
 
 

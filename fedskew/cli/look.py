@@ -17,7 +17,9 @@ Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 
 @app.command()
 def methods(
-    wide: Annotated[bool, typer.Option("--wide", help="Also the slots filled and what leaves the client.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Also the slots filled and what leaves the client.")
+    ] = False,
 ) -> None:
     """List the methods: what each is, what leaves the client, what it costs."""
     import json
@@ -89,7 +91,9 @@ def show(place: Annotated[Path, typer.Argument(metavar="RUN", help="A run's fold
 @app.command()
 def partition(
     config: Annotated[Path, typer.Argument(help="A configuration; its [data] and [split] are used.")],
-    set: Annotated[list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s split.beta=0.1")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s split.beta=0.1")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write an HTML picture.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Also save the partition itself.")] = None,

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 File = Annotated[Path, typer.Argument(help="A configuration; `fedskew new` writes one.")]
 Override = Annotated[list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s train.lr=0.1")]
-Seeds = Annotated[str | None, typer.Option("--seeds", help="Seeds: 0:3 or 0,1,2. Default: the configuration's.")]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", help="Seeds: 0:3 or 0,1,2. Default: the configuration's.")
+]
 Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Runs at once; 0: one per core.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the resolved settings, write nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, print the resolved settings, write nothing.")
+]
 RUNS = Path("runs")
 DEMO = ("fedavg", "fedprox", "scaffold", "fedlc", "fedrs", "fedova", "fedabc", "map")
 
@@ -136,7 +140,9 @@ def _finish(places: Sequence[Path], workers: int, as_json: bool, page: Path | No
                 else:
                     progress.advance(f"{news.place.parent.name} seed {news.place.name}")
     except KeyboardInterrupt:
-        console.print(f"\nInterrupted; every finished round is saved. Continue with:\n  fedskew resume {_common(places)}")
+        console.print(
+            f"\nInterrupted; every finished round is saved. Continue with:\n  fedskew resume {_common(places)}"
+        )
         raise typer.Exit(130) from None
     results = Results(tuple(runs.read(place) for place in places if place not in failed))
     show(results, as_json)
@@ -166,11 +172,18 @@ def show(results: Results, as_json: bool) -> None:
         return
     best = {metric: results.best(metric) for metric in HEADLINES}
     cells = [
-        [row.method, *(f"[bold]{row.text(m)}[/bold]" if best[m] == row.method else row.text(m) for m in HEADLINES)]
+        [
+            row.method,
+            *(f"[bold]{row.text(m)}[/bold]" if best[m] == row.method else row.text(m) for m in HEADLINES),
+        ]
         for row in rows
     ]
     seeds = max((row.seeds for row in rows), default=0)
-    table(["method", *HEADLINES.values()], cells, f"per cent, mean of the last ten rounds ± std over {seeds} seeds")
+    table(
+        ["method", *HEADLINES.values()],
+        cells,
+        f"per cent, mean of the last ten rounds ± std over {seeds} seeds",
+    )
 
 
 def _plain(row: object) -> dict[str, object]:

@@ -52,7 +52,9 @@ class Progress:
     def _line(self, now: float, note: str) -> str:
         share = self.done / max(1, self.total)
         left = (now - self.started) * (1 - share) / max(share, 1e-9)
-        text = f"{self.title} {100 * share:3.0f} %  {self.done}/{self.total} rounds  {_clock(left)} left  {note}"
+        text = (
+            f"{self.title} {100 * share:3.0f} %  {self.done}/{self.total} rounds  {_clock(left)} left  {note}"
+        )
         return text.ljust(min(console.width - 1, 110))
 
     def __exit__(

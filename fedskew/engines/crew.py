@@ -102,7 +102,9 @@ class Crew:
         ready = wait([*lines, *ends], max(0.0, first - time.monotonic()))
         heard = {lines[line]: self._hear(line) for line in lines if line in ready}
         gone = {ends[end]: False for end in ends if end in ready and ends[end] not in heard}
-        late = {p: False for p, entry in busy.items() if p not in heard and entry.deadline <= time.monotonic()}
+        late = {
+            p: False for p, entry in busy.items() if p not in heard and entry.deadline <= time.monotonic()
+        }
         return list((late | gone | heard).items())
 
     def _hear(self, line: Connection) -> bool:

@@ -88,7 +88,9 @@ class Pool:
         path = self.kept.path(client)
         return None if path is None else str(path)
 
-    def _run(self, order: Order, message: State, files: Mapping[int, Paths]) -> Iterator[tuple[list[int], State]]:
+    def _run(
+        self, order: Order, message: State, files: Mapping[int, Paths]
+    ) -> Iterator[tuple[list[int], State]]:
         """Gives the clients out in jobs; yields each job's clients with the state it left."""
         folder = self.kept.folders[0]
         wire.write(folder / "message", message)

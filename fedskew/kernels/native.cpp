@@ -225,6 +225,15 @@ void linear_forward(const Layer& l, Int batch, const T* packed, const T* weight,
     }
 }
 
+// ReLU stops gradients where its output was zero. Works in whole vectors, as far as one beyond the end.
+template <class T>
+void stop(Int count, const T* output, T* gradient) {
+    for (Int i = 0; i < count; i += lanes<T>) {
+        vec<T> y = load(output + i), dy = load(gradient + i);
+        store(gradient + i, y <= 0 ? vec<T>{} : dy);
+    }
+}
+
 template <class T>
 void linear_backward(const Layer& l, Int batch, const T* x, const T* weight, const T* dy, T* d_weight, T* d_bias, T* dx,
                      T* packed) {
@@ -390,18 +399,20 @@ std::vector<Block<T>> blocks_of(const Shape<T>& s) {
     return out;
 }
 
-// Entries that are not zero: `count` of them in each list, lists `capacity` apart.
+// Entries that are not zero: `count` of them in each list, lists `capacity` apart, for a sum at `origin`.
 template <class T>
 struct Lists {
     Int number, capacity;
-    int32_t *count, *place;
     T* value;
+    int32_t *place, *count, *origin;
 
-    static Int bytes(Int number, Int capacity) { return number * (4 + capacity * Int(4 + sizeof(T))) + 64; }
-    Lists(Int n, Int most, uint8_t* memory) : number(n), capacity(most) {
+    static Int room(Int most) { return most + lanes<T>; }  // entries may be written, not counted, beyond the last
+    static Int bytes(Int number, Int most) { return number * (8 + room(most) * Int(4 + sizeof(T))) + 64; }
+    Lists(Int n, Int most, uint8_t* memory) : number(n), capacity(room(most)) {
         value = reinterpret_cast<T*>(memory);
-        place = reinterpret_cast<int32_t*>(value + n * most);
-        count = place + n * most;
+        place = reinterpret_cast<int32_t*>(value + n * capacity);
+        count = place + n * capacity;
+        origin = count + n;
     }
 };
 
@@ -419,60 +430,70 @@ void by_channel(const Layer& l, const Shape<T>& s, const T* dy, const Place<T>& 
                 Lists<T>& lists) {
     int32_t shift[DEAD + 1] = {};
     for (Int k = 0; k < s.pools; ++k) shift[k] = k / l.pool_width * s.row + k % l.pool_width * s.channels;
+    Int down = l.pool_height * s.row, right = l.pool_width * s.channels;
     for (Int c = 0; c < s.out; ++c) {
         int32_t* place = lists.place + c * lists.capacity;
         T* value = lists.value + c * lists.capacity;
         const uint8_t* which = chosen + c;
         Int end = 0;
-        for (Int y = 0; y < s.height; ++y)
-            for (Int x = 0; x < s.width; ++x, which += s.out_padded) {
-                place[end] = y * l.pool_height * s.row + x * l.pool_width * s.channels + shift[*which];
-                value[end] = dy[y * at.row + x * at.pixel + c * at.channel];
+        for (Int y = 0; y < s.height; ++y) {
+            const T* from = dy + y * at.row + c * at.channel;
+            int32_t corner = y * down;
+            for (Int x = 0; x < s.width; ++x, which += s.out_padded, from += at.pixel, corner += right) {
+                place[end] = corner + shift[*which];
+                value[end] = *from;
                 end += *which != DEAD;
             }
+        }
+        std::fill(value + end, value + end + lanes<T>, T(0));
         lists.count[c] = end;
+        lists.origin[c] = c * s.kernel * s.run_padded;
     }
 }
 
 // The same gradients by pixel of the convolution; an entry's place is that of its channel's filter.
 template <class T>
-void by_pixel(const Shape<T>& s, const T* dy, const Place<T>& at, const uint8_t* chosen, Lists<T>& lists) {
-    std::fill(lists.count, lists.count + lists.number, 0);
-    for (Int y = 0, first = 0; y < s.height; ++y)
-        for (Int x = 0; x < s.width; ++x, first += s.pools, chosen += s.out_padded)
+void by_pixel(const Layer& l, const Shape<T>& s, const T* dy, const Place<T>& at, const uint8_t* chosen,
+              Lists<T>& lists) {
+    Int list = 0;
+    for (Int y = 0; y < s.height; ++y)
+        for (Int x = 0; x < s.width; ++x, list += s.pools, chosen += s.out_padded) {
+            for (Int k = 0; k < s.pools; ++k) {
+                Int row = y * l.pool_height + k / l.pool_width, column = x * l.pool_width + k % l.pool_width;
+                lists.origin[list + k] = row * s.row + column * s.channels;
+                lists.count[list + k] = 0;
+            }
             for (Int c = 0; c < s.out; ++c) {
                 bool alive = chosen[c] != DEAD;
-                Int list = first + (alive ? chosen[c] : 0), end = list * lists.capacity + lists.count[list];
+                Int mine = list + (alive ? chosen[c] : 0), end = mine * lists.capacity + lists.count[mine];
                 lists.place[end] = c * s.kernel * s.run_padded;
                 lists.value[end] = dy[y * at.row + x * at.pixel + c * at.channel];
-                lists.count[list] += alive;
+                lists.count[mine] += alive;
             }
-}
-
-template <class T>
-void filter_gradient(const Shape<T>& s, const std::vector<Block<T>>& blocks, const Lists<T>& lists, const T* image,
-                     T* sums) {
-    for (const Block<T>& block : blocks)
-        for (Int c = 0; c < s.out; ++c) {
-            Int first = c * lists.capacity;
-            block.work(lists.count[c], lists.place + first, lists.value + first, image + block.run * s.row + block.column,
-                       s.row, sums + (c * s.kernel + block.run) * s.run_padded + block.column, s.run_padded);
         }
 }
 
+// Every list gathered into its sum, block by block so that what is read stays in the cache.
 template <class T>
-void image_gradient(const Layer& l, const Shape<T>& s, const std::vector<Block<T>>& blocks, const Lists<T>& lists,
-                    const T* filters, T* dx) {
-    for (const Block<T>& block : blocks)
-        for (Int i = 0; i < lists.number; ++i) {
-            if (!lists.count[i]) continue;
-            Int pixel = i / s.pools, k = i % s.pools, first = i * lists.capacity;
-            Int y = pixel / s.width * l.pool_height + k / l.pool_width;
-            Int x = pixel % s.width * l.pool_width + k % l.pool_width;
-            block.work(lists.count[i], lists.place + first, lists.value + first,
-                       filters + block.run * s.run_padded + block.column, s.run_padded,
-                       dx + (y + block.run) * s.row + x * s.channels + block.column, s.row);
-        }
+void gather_all(const std::vector<Block<T>>& blocks, const Lists<T>& lists, const T* from, Int from_row, T* sums,
+                Int sums_row) {
+    for (const Block<T>& block : blocks) {
+        const T* start = from + block.run * from_row + block.column;
+        T* target = sums + block.run * sums_row + block.column;
+        for (Int i = 0; i < lists.number; ++i)
+            if (lists.count[i])
+                block.work(lists.count[i], lists.place + i * lists.capacity, lists.value + i * lists.capacity, start,
+                           from_row, target + lists.origin[i], sums_row);
+    }
+}
+
+template <class T>
+T total(const T* values, Int count) {
+    vec<T> sum{};
+    for (Int i = 0; i < count; i += lanes<T>) sum += load(values + i);
+    T out = 0;
+    for (int i = 0; i < lanes<T>; ++i) out += sum[i];
+    return out;
 }
 
 // Filters in torch's order <-> [out][kernel][run_padded], where the rest of a padded run is zero.
@@ -504,11 +525,11 @@ struct Convolution {
     explicit Convolution(const Layer& layer) : l(layer), s(layer), columns(s.width * layer.pool_width) {}
 
     Int filters() const { return s.kernel * std::max(s.run * s.out_padded, s.run_padded * s.out); }
-    Int channel_lists() const { return Lists<T>::bytes(s.out, s.pixels + 1); }
-    Int pixel_lists() const { return Lists<T>::bytes(s.pixels * s.pools, s.out + 1); }
+    Int channel_lists() const { return Lists<T>::bytes(s.out, s.pixels); }
+    Int pixel_lists() const { return Lists<T>::bytes(s.pixels * s.pools, s.out); }
     Int scratch_bytes() const {
         Int forward = filters() + s.out_padded * (1 + l.pool_height * columns + s.width);
-        return Int(sizeof(T)) * std::max(forward, 2 * filters()) + channel_lists() + pixel_lists();
+        return Int(sizeof(T)) * std::max(forward, 2 * filters()) + up(channel_lists(), 64) + pixel_lists();
     }
 
     void forward(Int batch, const T* images, const T* weight, const T* bias, Place<T> to, uint8_t* chosen, T* scratch) {
@@ -523,8 +544,10 @@ struct Convolution {
                 convolve(s, top, l.pool_height, columns, scratch, shifts, rows);
                 pool_row(l, s, rows, pooled, chosen + (b * s.height + y) * s.width * s.out_padded);
                 T* target = to.start + b * to.image + y * to.row;
-                for (Int x = 0; x < s.width; ++x)
-                    for (Int c = 0; c < s.out; ++c) target[x * to.pixel + c * to.channel] = pooled[x * s.out_padded + c];
+                if (to.channel == 1)
+                    for (Int x = 0; x < s.width; ++x) std::copy_n(pooled + x * s.out_padded, s.out, target + x * to.pixel);
+                else
+                    transpose(pooled, s.width, s.out, s.out_padded, target, to.channel);
             }
     }
 
@@ -532,7 +555,7 @@ struct Convolution {
                   T* d_bias, T* dx, T* scratch) {
         T* sums = scratch + filters();
         uint8_t* memory = reinterpret_cast<uint8_t*>(sums + filters());
-        Lists<T> channels(s.out, s.pixels + 1, memory), pixels(s.pixels * s.pools, s.out + 1, memory + channel_lists());
+        Lists<T> channels(s.out, s.pixels, memory), pixels(s.pixels * s.pools, s.out, memory + up(channel_lists(), 64));
         std::vector<Block<T>> blocks = blocks_of(s);
         pack_runs(l, s, weight, scratch);
         std::fill(sums, sums + s.out * s.kernel * s.run_padded, T(0));
@@ -540,13 +563,13 @@ struct Convolution {
         for (Int b = 0; b < batch; ++b, images += s.image, chosen += s.pixels * s.out_padded) {
             const T* dy = from.start + b * from.image;
             by_channel(l, s, dy, from, chosen, channels);
-            if (d_weight) filter_gradient(s, blocks, channels, images, sums);
+            if (d_weight) gather_all(blocks, channels, images, s.row, sums, s.run_padded);
             for (Int c = 0; d_bias && c < s.out; ++c)
-                for (Int e = 0; e < channels.count[c]; ++e) d_bias[c] += channels.value[c * channels.capacity + e];
+                d_bias[c] += total(channels.value + c * channels.capacity, channels.count[c]);
             if (!dx) continue;
-            by_pixel(s, dy, from, chosen, pixels);
+            by_pixel(l, s, dy, from, chosen, pixels);
             std::fill(dx + b * s.image, dx + (b + 1) * s.image, T(0));
-            image_gradient(l, s, blocks, pixels, scratch, dx + b * s.image);
+            gather_all(blocks, pixels, scratch, s.run_padded, dx + b * s.image, s.row);
         }
         if (d_weight) unpack_runs(l, s, sums, d_weight);
     }
@@ -648,7 +671,7 @@ void backward(const Layer* layers, Int count, Int batch, const T* const* params,
                                        arena.chosen[i], grads[2 * i], grads[2 * i + 1], dx, arena.scratch);
             continue;
         }
-        for (Int k = 0; l.relu && k < batch * l.out_channels; ++k) dy[k] = arena.input[i + 1][k] > 0 ? dy[k] : 0;
+        if (l.relu) stop(batch * l.out_channels, arena.input[i + 1], dy);
         linear_backward(l, batch, i ? arena.input[i] : x, params[2 * i], dy, grads[2 * i], grads[2 * i + 1], dx,
                         arena.scratch);
         for (Int k = 0; dx && d_features && i == tap && k < batch * l.in_channels; ++k) dx[k] += d_features[k];

@@ -59,7 +59,7 @@ class Inherit(Term):
         mixed = {n: _mix(view.params[n], old, mu) for n, old in heir.items()}
         if self.bn_refresh:
             mixed = refreshed(view.model, mixed, view.data.everything())
-        return {}, {**tree.prefix(mixed, "model"), "times": times + 1}
+        return {}, tree.where(run.steps > 0, {**tree.prefix(mixed, "model"), "times": times + 1}, view.client)
 
     def models(self, view: View) -> dict[str, Tree]:
         return {"inherited": tree.under(view.client, "model")}

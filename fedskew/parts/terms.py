@@ -135,7 +135,8 @@ class Contrast(Term):
         return torch.where(view.client["times"] > 0, base + self.weight * gap, base)
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
-        return {}, {**tree.prefix(run.emitted, "model"), "times": view.client["times"] + 1}
+        new = {**tree.prefix(run.emitted, "model"), "times": view.client["times"] + 1}
+        return {}, tree.where(run.steps > 0, new, view.client)
 
 
 @dataclass(frozen=True)

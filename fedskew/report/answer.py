@@ -73,9 +73,7 @@ def finding(setting: Setting, metric: str) -> Finding | None:
         return None
     rows = {row.method: row for row in results.summary((metric,))}
     ranked = sorted(rows.values(), key=lambda row: -row.values[metric].mean)
-    others = [
-        row.method for row in ranked if row.method != best and not math.isnan(row.values[metric].mean)
-    ]
+    others = [row.method for row in ranked if row.method != best and not math.isnan(row.values[metric].mean)]
     pairs = {other: _pairs(setting, best, other, metric) for other in others}
     against = _against({other: pair for other, pair in pairs.items() if pair})
     return Finding(metric, HEADLINES[metric], best, rows[best].text(metric), rows[best].seeds, against)

@@ -84,9 +84,7 @@ def _census(reader: RunReader) -> Census | None:
     if content is None:
         return None
     found = json.loads(content)
-    return Census(
-        tuple(found["classes"]), _rows(found["train"]), _rows(found["test"]), tuple(found["novel"])
-    )
+    return Census(tuple(found["classes"]), _rows(found["train"]), _rows(found["test"]), tuple(found["novel"]))
 
 
 def _rows(table: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -25,12 +25,12 @@ def load(folder: Path) -> Checkpoint | None:
     """The newest whole checkpoint, for those who only look: nothing is locked, repaired or written."""
     _, run = stored.opening(folder)
     for _ in range(_TRIES):
-        before = layout.rounds(folder)
+        before = stored.rounds(folder)
         try:
             found = stored.recover(folder, run).latest
             return None if found is None else of(folder, found)
         except DiskError:
-            if layout.rounds(folder) == before:
+            if stored.rounds(folder) == before:
                 raise
     raise DiskError(f"{folder}: was written again and again while it was read. Try again.")
 

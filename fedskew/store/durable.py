@@ -29,9 +29,10 @@ def explained(path: Path, action: str, need: int = 0) -> Iterator[None]:
 
 def _advice(path: Path, code: int | None, need: int) -> str:
     if code in _NO_SPACE:
+        needed = f"at least {need:,} bytes" if need else "some space"
         return (
-            f" At least {need:,} bytes are needed, {_free(path):,} are free. Free some space or raise the "
-            "limit, then `fedskew resume`: the last committed round is intact."
+            f" It needs {needed}, {_free(path):,} bytes are free. Free space or raise the limit, then "
+            "`fedskew resume` (`fedskew run` if it had not begun): what was committed is intact."
         )
     if code in _NOT_ALLOWED:
         return " Make the directory writable for you, or choose another one with --out."

@@ -15,9 +15,9 @@ LOCK = "lock"
 CHECKPOINTS = "checkpoints"  # one manifest per kept round
 STATES = "states"  # content-named files the manifests refer to
 PART = ".part"  # a file that is still being written
+PLAIN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"  # a name that cannot leave its directory
 
 _OWN = frozenset({OPENING, CONFIG, ENVIRONMENT, METRICS, CLIENTS, EVENTS, LOCK, CHECKPOINTS, STATES})
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MANIFEST = re.compile(r"round-(\d{8})\.json")
 
 
@@ -32,12 +32,6 @@ def round_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def rounds(folder: Path) -> list[int]:
-    """The rounds with a manifest, newest first."""
-    found = (round_of(entry.name) for entry in (folder / CHECKPOINTS).iterdir())
-    return sorted((round for round in found if round is not None), reverse=True)
-
-
 def is_run(folder: Path) -> bool:
     """Whether a run was begun here; a directory whose creation was cut short holds none."""
     return (folder / OPENING).is_file()
@@ -46,7 +40,7 @@ def is_run(folder: Path) -> bool:
 def check_names(files: frozenset[str]) -> None:
     """Refuses a caller's file that would leave the directory or hide one of its own."""
     for name in sorted(files):
-        if not _PLAIN.fullmatch(name) or name in _OWN or name.endswith(PART):
+        if not re.fullmatch(PLAIN, name) or name in _OWN or name.endswith(PART):
             raise ValueError(f"'{name}' cannot be the name of a file in a run directory")
 
 

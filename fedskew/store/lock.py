@@ -98,7 +98,7 @@ class Lock:
                 os.fstat(self._descriptor), self.path.stat()
             ):
                 return
-        except FileNotFoundError:
+        except OSError:
             pass
         raise LockedError(
             f"{self.path.parent}: this process no longer owns the run directory; it was closed here, or "

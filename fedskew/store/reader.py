@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import DiskError
-from fedskew.store import diary, durable, journal, layout, proof, stored
+from fedskew.store import diary, journal, layout, proof, stored
 from fedskew.store.records import NOTHING, Manifest, Ref, unseal
 
 _TRIES = 5  # a writer that commits twice meanwhile removes the manifest one was about to read
@@ -58,8 +58,7 @@ class RunReader:
 
     def _newest(self) -> Manifest | None:
         for _ in range(_TRIES):
-            with durable.explained(self.folder / layout.CHECKPOINTS, "read"):
-                rounds = layout.rounds(self.folder)
+            rounds = stored.rounds(self.folder)
             if not rounds:
                 return None
             path = self.folder / layout.CHECKPOINTS / layout.manifest(rounds[0])

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fedskew.errors import DiskError
+from fedskew.store.layout import PLAIN
 
 LARGEST = 1 << 36  # bytes of one file; more is no state of a run
 _MALFORMED = (ValueError, TypeError, KeyError, RecursionError, ValidationError)
@@ -40,7 +41,7 @@ class _Record(BaseModel):
 class Opening(_Record):
     """The files that a run began with and that never change."""
 
-    files: dict[str, Ref]
+    files: dict[Annotated[str, StringConstraints(pattern=rf"\A{PLAIN}\z")], Ref]
 
 
 class Manifest(_Record):

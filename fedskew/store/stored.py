@@ -61,6 +61,14 @@ def check_opening(folder: Path, opening: Opening) -> None:
             raise DiskError(f"{error} {advice}") from error
 
 
+def rounds(folder: Path) -> list[int]:
+    """The rounds with a manifest, newest first."""
+    path = folder / layout.CHECKPOINTS
+    with durable.explained(path, "read"):
+        found = [layout.round_of(entry.name) for entry in path.iterdir()]
+    return sorted((round for round in found if round is not None), reverse=True)
+
+
 def read(folder: Path, run: str, round: int) -> Stored:
     """The manifest of a round and its index, both checked."""
     path = folder / layout.CHECKPOINTS / layout.manifest(round)
@@ -83,12 +91,10 @@ def check(folder: Path, stored: Stored, sound: set[Ref]) -> None:
 
 def recover(folder: Path, run: str) -> Recovery:
     """The two newest whole checkpoints; to have none at all is a new run, to have none whole an error."""
-    with durable.explained(folder / layout.CHECKPOINTS, "read"):
-        rounds = layout.rounds(folder)
     whole: list[Stored] = []
     damage: list[str] = []
     sound: set[Ref] = set()
-    for round in rounds:
+    for round in rounds(folder):
         if len(whole) == KEPT:
             break
         try:

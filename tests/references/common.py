@@ -1,5 +1,6 @@
 """The tiny setting of every reference loop and the few steps all of them share, written out."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from fedskew.data.federation import Federation, Training
 Tree = dict[str, Tensor]
 Batches = list[tuple[Tensor, Tensor]]
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+LossOf = Callable[[int], Loss]  # of a client
 
 
 class Setting(NamedTuple):
@@ -31,6 +33,12 @@ class Setting(NamedTuple):
     lr: float = 0.1
     momentum: float = 0.9
     decay: float = 0.01
+    clip: float = math.inf
+    warmup: int = 1
+
+    def at(self, t: int) -> "Setting":
+        """The setting of round t: the rate grows linearly in the first rounds."""
+        return self._replace(lr=self.lr * min((t + 1) / self.warmup, 1.0))
 
     @property
     def clients(self) -> int:
@@ -93,24 +101,33 @@ class Result(NamedTuple):
 class Sgd:
     """Gradient descent: m <- rho m + (g + decay w), w <- w - lr m."""
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float, decay: float) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float, momentum: float, decay: float, clip: float = math.inf
+    ) -> None:
         self.parameters = list(parameters)
-        self.lr, self.rho, self.decay = lr, momentum, decay
+        self.lr, self.rho, self.decay, self.clip = lr, momentum, decay, clip
         self.memory = [torch.zeros_like(w) for w in self.parameters]
 
     def step(self, loss: Tensor, pull: Sequence[Tensor] | None = None) -> None:
         """One step along the gradient of the loss, plus `pull` where there is one."""
-        gradients = torch.autograd.grad(loss, self.parameters)
+        gradients = list(torch.autograd.grad(loss, self.parameters))
+        if pull:
+            gradients = [g + p for g, p in zip(gradients, pull, strict=True)]
+        norm = float(torch.cat([g.flatten() for g in gradients]).norm())
+        factor = min(self.clip / (norm + 1e-6), 1.0)
         with torch.no_grad():
             for i, (w, g) in enumerate(zip(self.parameters, gradients, strict=True)):
-                total = g + (pull[i] if pull else 0.0) + self.decay * w
-                self.memory[i] = self.rho * self.memory[i] + total
+                self.memory[i] = self.rho * self.memory[i] + factor * g + self.decay * w
                 w.sub_(self.lr * self.memory[i])
 
 
 def solver(setting: Setting, parameters: Iterable[Tensor], slower: float = 1.0) -> Sgd:
     """A new solver, without memory of an earlier round."""
-    return Sgd(parameters, slower * setting.lr, setting.momentum, setting.decay)
+    return Sgd(parameters, slower * setting.lr, setting.momentum, setting.decay, setting.clip)
+
+
+def plain(k: int) -> Loss:
+    return cross_entropy
 
 
 def cross_entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -160,9 +177,7 @@ def is_head(model: nn.Module, name: str) -> bool:
     return name.startswith(f"{last}.")
 
 
-def fedavg_with(
-    setting: Setting, loss: Callable[[int], Loss], weigh: Callable[[int], float] | None = None
-) -> Result:
+def fedavg_with(setting: Setting, loss: LossOf, weigh: Callable[[int], float] | None = None) -> Result:
     """FedAvg in which client k minimises `loss(k)` and has weight `weigh(k)`, else its number of examples."""
     weigh = weigh or setting.size
     server, personal = setting.initial, {}
@@ -170,7 +185,7 @@ def fedavg_with(
         chosen = setting.participants(t)
         for k in chosen:
             model = loaded(setting.build(setting.classes), server)
-            descend(setting, model, setting.batches(t, k), loss(k))
+            descend(setting.at(t), model, setting.batches(t, k), loss(k))
             personal[k] = state_of(model)
         server = average([personal[k] for k in chosen], [weigh(k) for k in chosen])
     return Result(server, personal)

@@ -1,9 +1,20 @@
 """Ditto: FedAvg, and beside it a private network v with v -= lr (g(v) + strength (v - w_received))."""
 
-from references.common import Result, Setting, average, cross_entropy, descend, loaded, solver, state_of
+from references.common import (
+    LossOf,
+    Result,
+    Setting,
+    average,
+    cross_entropy,
+    descend,
+    loaded,
+    plain,
+    solver,
+    state_of,
+)
 
 
-def run(setting: Setting, strength: float) -> Result:
+def run(setting: Setting, strength: float = 0.1, loss: LossOf = plain) -> Result:
     server, personal = setting.initial, {}
     for t in range(setting.rounds):
         chosen, uploads = setting.participants(t), []
@@ -13,7 +24,7 @@ def run(setting: Setting, strength: float) -> Result:
                 for state in (server, personal.get(k, setting.initial))
             )
             anchor = [w.detach().clone() for w in model.parameters()]
-            descend(setting, model, setting.batches(t, k))
+            descend(setting, model, setting.batches(t, k), loss(k))
             sgd = solver(setting, own.parameters())
             for x, y in setting.batches(t, k):
                 pull = [strength * (v.detach() - a) for v, a in zip(own.parameters(), anchor, strict=True)]

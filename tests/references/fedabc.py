@@ -14,6 +14,7 @@ def run(
     low_missing: float = 0.30,
     over_classes: str = "sum",
     class_sets: str = "client",
+    constant_focus: bool = False,
 ) -> Result:
     def loss_of(k: int) -> Loss:
         held = setting.counts(k) > 0
@@ -25,10 +26,11 @@ def run(
                 for c in range(setting.classes):
                     mine = bool(held[c]) if class_sets == "client" else bool((y == c).any())
                     p = q[b, c]
+                    focus = p.detach() if constant_focus else p
                     if y[b] == c and p < high:
-                        total = total + (1 - p) ** sigma * -torch.log(p)
+                        total = total + (1 - focus) ** sigma * -torch.log(p)
                     elif y[b] != c and p > (low if mine else low_missing):
-                        total = total + p**sigma * -torch.log(1 - p)
+                        total = total + focus**sigma * -torch.log(1 - p)
             if not total.requires_grad:
                 total = total + 0 * q.sum()
             return total / len(y) / (setting.classes if over_classes == "mean" else 1)

@@ -5,7 +5,7 @@ import torch
 from references.common import Result, Setting, average, cross_entropy, loaded, solver, state_of
 
 
-def run(setting: Setting, a: float, divide_by: str = "population") -> Result:
+def run(setting: Setting, a: float = 0.01, divide_by: str = "population") -> Result:
     server, personal, own = setting.initial, {}, {}
     moving = [name for name, _ in setting.network().named_parameters()]
     h = {n: torch.zeros_like(server[n]) for n in moving}

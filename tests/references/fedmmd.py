@@ -8,7 +8,7 @@ from references.common import Result, Setting, average, descend, loaded, state_o
 from references.mmd import squared_mmd
 
 
-def run(setting: Setting, weight: float) -> Result:
+def run(setting: Setting, weight: float = 0.1) -> Result:
     server, personal = setting.initial, {}
     for t in range(setting.rounds):
         chosen = setting.participants(t)

@@ -8,7 +8,7 @@ from references.common import Result, Setting, average, descend, loaded, state_o
 def run(
     setting: Setting,
     kind: str,
-    lr: float,
+    lr: float = 0.03,
     b1: float = 0.9,
     b2: float = 0.99,
     tau: float = 1e-3,

@@ -59,7 +59,7 @@ def taught(setting: Setting, teacher: Tree | None, by: str, weight: float, backw
             return (1 - weight) * fit - weight * (target * torch.log_softmax(logits, -1)).sum(-1).mean()
         student = torch.softmax(logits / 4, -1)
         kl = student * (student / target).log() if backwards else target * (target / student).log()
-        return (1 - weight) * fit + weight * 16 * kl.sum(-1).mean()
+        return (1 - weight) * fit + weight * (1 if by == "no T2" else 16) * kl.sum(-1).mean()
 
     return loss
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from references.common import Result, Setting, descend, loaded, state_of
+from references.common import Loss, Result, Setting, descend, loaded, state_of
 
 Prototypes = dict[int, Tensor]
 
@@ -32,8 +32,8 @@ def run(setting: Setting, weight: float = 1.0, average: str = "samples") -> Resu
     return Result({}, personal)
 
 
-def drawn(prototypes: Prototypes, weight: float):
-    """Cross-entropy + weight * mean over examples with a prototype, and dimensions, of the squared distance."""
+def drawn(prototypes: Prototypes, weight: float) -> Loss:
+    """Cross-entropy + weight * mean squared distance from the prototypes, over examples that have one."""
 
     def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         features = model[:-1](x)

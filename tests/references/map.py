@@ -34,7 +34,7 @@ def run(
 
 
 def released(setting: Setting, refresh: bool = True) -> Result:
-    """The authors' code: all steps, then a tenth (5 at least) at a fifth of the rate; n-weighted; fresh statistics."""
+    """The authors' code: all steps, then a tenth (at least 5) at a fifth of the rate; n-weighted."""
     server, heirs = setting.initial, {}
     for t in range(setting.rounds):
         chosen, uploads = setting.participants(t), []

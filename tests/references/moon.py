@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from references.common import Result, Setting, Tree, average, descend, loaded, state_of
 
 
-def run(setting: Setting, mu: float, temperature: float = 0.5, swapped: bool = False) -> Result:
+def run(setting: Setting, mu: float = 1.0, temperature: float = 0.5, swapped: bool = False) -> Result:
     server, personal = setting.initial, {}
     for t in range(setting.rounds):
         chosen = setting.participants(t)

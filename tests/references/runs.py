@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ from fedskew.engines.engine import Engine
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
 from fedskew.method import Method
-from fedskew.models.module import from_module
+from fedskew.models.module import factory
+from fedskew.part import Part
 from fedskew.step import SGD
 from fedskew.tree import State, Tree
 from fedskew.values import Reply
@@ -38,13 +40,23 @@ class Finished(NamedTuple):
         return {k: self.algorithm.personal(self.server, own, idle(k)) for k, own in self.engine.kept.items()}
 
 
+def tuned(method: Method, part: str, **settings: object) -> Method:
+    """The method with other settings of one of its parts."""
+    for slot in (field.name for field in fields(Method)):
+        value = getattr(method, slot)
+        if slot == "terms" and part in {term.name for term in value}:
+            terms = (replace(term, **settings) if term.name == part else term for term in value)
+            return replace(method, terms=tuple(terms))
+        if isinstance(value, Part) and value.name == part:
+            return replace(method, **{slot: replace(value, **settings)})
+    raise KeyError(f"{part} is no part of {method}")
+
+
 def algorithm(
     method: Method, network: str = "perceptron", dtype: torch.dtype = torch.float64, solver: SGD = SOLVER
 ) -> Algorithm:
     """The method on one of the networks of the setting."""
-    model = method.network.build(
-        lambda outputs: from_module(lambda: world.NETWORKS[network](outputs)), world.CLASSES
-    )
+    model = method.network.build(factory(world.NETWORKS[network]), world.CLASSES)
     return Algorithm(
         method,
         model,
