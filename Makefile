@@ -3,13 +3,16 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test faults lint clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedskew demo
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+faults: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -11,6 +11,7 @@ from fedskew.data.federation import Training
 from fedskew.engines.choose import Choice
 from fedskew.evaluate import Timetable
 from fedskew.experiment import Experiment
+from fedskew.gate import Limits
 from fedskew.method import Method
 from fedskew.methods import table
 from fedskew.parts.aggregates import Mean
@@ -40,8 +41,14 @@ def experiment(config: Config) -> Experiment:
         timetable=Timetable(config.evaluate.every, config.evaluate.personal),
         also=config.evaluate.also,
         engine=Choice(**config.engine.model_dump()),
+        gate=limits(config) if config.gate.enabled else None,
         dtype=getattr(torch, config.dtype),
     )
+
+
+def limits(config: Config) -> Limits:
+    """What a reply may hold at most."""
+    return Limits(config.gate.norm, config.gate.largest, config.gate.minimum)
 
 
 def method(config: Config) -> Method:

@@ -109,6 +109,29 @@ class EngineTable(_Closed):
     backend: Literal["auto", "autograd", "torch", "native"] = Field("auto", description="the inner step")
 
 
+class GateTable(_Closed):
+    """Which replies may enter the average."""
+
+    enabled: bool | None = Field(
+        None, description="default: on Flower only; in a simulation a client that diverges then ends the run"
+    )
+    norm: Annotated[float, Field(gt=0)] = Field(1e4, description="largest norm of a client's change")
+    largest: Annotated[float, Field(gt=0)] = Field(1e8, description="largest of its other numbers, e.g. its examples")
+    minimum: Positive = Field(1, description="good replies a round needs; with fewer the model stays")
+
+
+class FlowerTable(_Closed):
+    """How a deployment on Flower waits for its clients."""
+
+    timeout: Annotated[float, Field(gt=0)] = Field(600.0, description="seconds a round waits for its participants")
+    resend: Annotated[float, Field(gt=0)] = Field(
+        60.0, description="seconds without an answer after which a task is sent again; doubles each time"
+    )
+    over_selection: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="participants beyond those needed, as a share; the slowest are not waited for"
+    )
+
+
 class Config(_Closed):
     """An experiment as a file."""
 
@@ -124,6 +147,8 @@ class Config(_Closed):
     train: TrainTable = TrainTable()
     evaluate: EvaluateTable = EvaluateTable()
     engine: EngineTable = EngineTable()
+    gate: GateTable = GateTable()
+    flower: FlowerTable = FlowerTable()
 
     def toml(self) -> str:
         """The file that gives this configuration again."""

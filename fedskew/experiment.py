@@ -22,6 +22,7 @@ from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.evaluate import Evaluator, Record, Timetable
 from fedskew.fit import Round, fit
+from fedskew.gate import Limits
 from fedskew.method import Method
 from fedskew.methods import compose
 from fedskew.models.module import factory
@@ -54,6 +55,7 @@ class Experiment:
     timetable: Timetable = Timetable()
     also: tuple[str, ...] = ()
     engine: Choice = Choice()
+    gate: Limits | None = None  # refuses bad replies; without it a client that diverges ends the run
     name: str = ""
     dtype: torch.dtype = torch.float32
     data_options: dict[str, Any] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class Experiment:
         """Everything one seed needs, built and ready."""
         feed = self._feed(seed, data or self.dataset())
         chosen = resolve(self.engine, feed.algorithm, feed)
-        return Session(self, feed, engine(chosen, feed.algorithm, feed))
+        return Session(self, feed, engine(chosen, feed.algorithm, feed, self.gate))
 
     def _feed(self, seed: int, data: Dataset) -> Feed:
         federation = self.federation(data, seed)

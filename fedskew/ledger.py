@@ -79,6 +79,7 @@ def cost(method: Method) -> Cost:
     for round in range(2):
         before = server
         replies, cohort = engine.exchange(bound.message(server, round), (0,), round)
+        assert replies is not None  # there is no gate
         server = bound.step(server, replies, cohort)
     down, up = traffic(bound, before, replies, cohort, engine.feed)
     kept = sum(tree.nbytes(part) for name, part in engine.kept[0].items() if name != "trained")

@@ -58,6 +58,10 @@ class Part(ABC):
         """The server's state after the round, from the stacked uploads of this part."""
         return state
 
+    def refuses(self, upload: Tree, model: Model) -> str:
+        """Why the server cannot use one client's upload, whose shapes and types are right; empty if it can."""
+        return ""
+
     def models(self, view: View) -> dict[str, Tree]:
         """Named models a client can predict with, as trees of the network."""
         return {}

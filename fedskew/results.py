@@ -60,6 +60,15 @@ class Row:
         return f"{100 * value.mean:.1f}{spread}"
 
 
+    def plain(self) -> dict[str, object]:
+        """The row as JSON takes it; a value that does not exist is null."""
+        return {"method": self.method, "seeds": self.seeds, "values": {n: _plain(v) for n, v in self.values.items()}}
+
+
+def _plain(value: Mean) -> dict[str, float | int | None]:
+    return {key: None if math.isnan(number) else number for key, number in value._asdict().items()}
+
+
 @dataclass(frozen=True)
 class Results:
     """Many runs: methods by seeds."""

@@ -95,6 +95,8 @@ def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_r
         for step in session.rounds(start, server):
             store.log_metrics(step.record)
             store.log_clients([step.clients] if step.clients else [])
+            for refusal in step.round.cohort.refused:
+                store.log_event("refused", {"round": step.round.number, **refusal._asdict()})
             changed = {client: session.engine.kept[client] for client in step.round.cohort.ids}
             store.save(step.round.number, step.round.server, changed)
             store.log_event("round", _timing(step.round.cohort, time.monotonic() - clock))

@@ -97,7 +97,8 @@ def mean(stacked: Tree, weights: Tensor) -> Tree:
 def _weighted(value: Tensor, weights: Tensor) -> Tensor:
     if not value.is_floating_point():
         return value.amax(0)
-    return torch.tensordot(weights.to(value.dtype), value, dims=1)
+    total: Tensor = torch.tensordot(weights.to(value.dtype), value, dims=1)
+    return total
 
 
 def nbytes(tree: Tree) -> int:

@@ -146,9 +146,17 @@ class Reply(NamedTuple):
     loss: Tensor
 
 
+class Refusal(NamedTuple):
+    """A client whose reply did not enter the average, and why."""
+
+    client: int
+    reason: str
+
+
 class Cohort(NamedTuple):
     """Who answered, in the order of the stacked replies."""
 
     ids: tuple[int, ...]
     population: int
     round: int
+    refused: tuple[Refusal, ...] = ()

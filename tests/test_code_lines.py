@@ -13,7 +13,7 @@ from fedskew import methods
 from fedskew.method import Method
 
 ROOT = Path(fedskew.__file__).parent
-PARTS = [*sorted((ROOT / "parts").glob("*.py")), ROOT / "step.py", ROOT / "batchnorm.py"]
+PARTS = [*sorted((ROOT / "parts").glob("*.py")), ROOT / "step.py", ROOT / "models" / "batchnorm.py"]
 FORMULAS = sorted((ROOT / "losses").glob("*.py"))
 
 

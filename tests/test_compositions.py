@@ -69,14 +69,23 @@ def flat(state: State, own: dict[int, Tree], losses: torch.Tensor) -> Tree:
     return {f"{place}/{n}": v.double() for place, tree in trees.items() for n, v in tree.items()}
 
 
+def refusal(names: str) -> str | None:
+    """Why the composition is refused, if it is."""
+    try:
+        compose(names)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
 def check(names: str) -> str:
     """Says "refused" or "ran"; anything else fails."""
-    try:
-        method = compose(names)
-    except ConfigError as error:
-        assert str(error).startswith(f"{names}: "), error
-        assert len(str(error)) > len(names) + 40, f"no reason: {error}"
+    reason = refusal(names)
+    if reason is not None:
+        assert reason.startswith(f"{names}: ")
+        assert len(reason) > len(names) + 40, f"no reason: {reason}"
         return "refused"
+    method = compose(names)
     one, other = flat(*run(method, Serial)), flat(*run(method, Vectorised))
     assert one.keys() == other.keys()
     for name, value in one.items():

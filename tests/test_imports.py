@@ -19,8 +19,9 @@ LEVELS = (
     ("part", "local", "losses", "metrics", "data", "models"),
     ("parts",),
     ("method",),
-    ("adapt",),
+    ("adapt", "slots"),
     ("algorithm", "methods"),
+    ("gate",),
     ("engines", "config"),
 )
 RANK = {room: rank for rank, rooms in enumerate(LEVELS) for room in rooms}

@@ -6,6 +6,7 @@ from references.common import Result
 from references.runs import PRESETS, SOLVER, Finished, finished, gap, setting
 from references.tables import REFERENCES, TRAPS, VARIANTS, Reference
 
+from fedskew.data.federation import Training
 from fedskew.method import Method
 from fedskew.step import SGD
 
@@ -45,6 +46,14 @@ def test_variant_equals_its_reference(variant: str) -> None:
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_known_mistake_is_seen(trap: str) -> None:
     assert distance(TRAPS[trap][0], "perceptron", TRAPS[trap][1]) > FAR
+
+
+@pytest.mark.parametrize("preset", ["fedrep", "map", "map_released", "per_fedavg", "per_fedavg_hf"])
+def test_one_epoch(preset: str) -> None:
+    """FedRep then trains the body alone, and a client with one batch has no second stage of MAP."""
+    method, training = PRESETS[preset], Training(epochs=1, batch=world.TRAINING.batch)
+    expected = REFERENCES[preset](setting(method, "perceptron")._replace(training=training))
+    assert apart(finished(method, training=training), expected) < NEAR
 
 
 def test_clipping_and_warm_up() -> None:

@@ -168,7 +168,7 @@ def show(results: Results, as_json: bool) -> None:
 
     rows = results.summary()
     if as_json:
-        console.print(json.dumps([_plain(row) for row in rows], indent=1), markup=False, soft_wrap=True)
+        console.print(json.dumps([row.plain() for row in rows], indent=1), markup=False, soft_wrap=True)
         return
     best = {metric: results.best(metric) for metric in HEADLINES}
     cells = [
@@ -186,21 +186,13 @@ def show(results: Results, as_json: bool) -> None:
     )
 
 
-def _plain(row: object) -> dict[str, object]:
-    from dataclasses import asdict
-
-    out = asdict(row)  # type: ignore[call-overload]
-    out["values"] = {name: value._asdict() for name, value in row.values.items()}  # type: ignore[attr-defined]
-    return dict(out)
-
-
 def _seeds(text: str | None, default: Sequence[int]) -> Sequence[int]:
     if text is None:
         return default
     try:
         if ":" in text:
             first, last = text.split(":")
-            found = range(int(first or 0), int(last))
+            found: Sequence[int] = range(int(first or 0), int(last))
         else:
             found = [int(piece) for piece in text.split(",")]
     except ValueError:

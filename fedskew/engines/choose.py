@@ -8,6 +8,7 @@ from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
+from fedskew.gate import Gate, Limits
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
     return replace(choice, name="serial") if choice.name == "auto" else choice
 
 
-def engine(choice: Choice, algorithm: Algorithm, feed: Feed) -> Engine:
-    """The engine of this choice."""
+def engine(choice: Choice, algorithm: Algorithm, feed: Feed, limits: Limits | None = None) -> Engine:
+    """The engine of this choice, with a gate where there are limits."""
+    gate = None if limits is None else Gate.of(algorithm, feed.x.shape[1:], limits)
     if choice.name == "vectorised":
-        return Vectorised(algorithm, feed.federation, feed.training, choice.block)
-    return Serial(algorithm, feed.federation, feed.training)
+        return Vectorised(algorithm, feed.federation, feed.training, choice.block, gate)
+    return Serial(algorithm, feed.federation, feed.training, gate)

@@ -1,12 +1,13 @@
 """The seam between methods and machines."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Protocol
 
 import torch
 
 from fedskew import tree
 from fedskew.examine import Exam, Marks
+from fedskew.gate import Gate
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
@@ -17,13 +18,26 @@ class Engine(Protocol):
     kept: MutableMapping[int, State]
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
-        """Stacked replies in client order; a client that failed is not in the cohort, None if all did."""
+        """Stacked replies in client order; who failed or was refused is not in the cohort, None if all were."""
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients' models where they are kept."""
 
     def close(self) -> None:
         """Gives back what the engine holds: processes, shared memory."""
+
+
+def gather(
+    answers: Mapping[int, Reply], message: State, cohort: Cohort, gate: Gate | None
+) -> tuple[Reply | None, Cohort]:
+    """Stacks the answers of a cohort that pass the gate; what the others remember must stay as it was."""
+    refused = cohort.refused
+    if gate is not None:
+        answers, turned_away = gate.admit(list(answers.items()), cohort.ids, message)
+        refused += turned_away
+    ids = tuple(client for client in cohort.ids if client in answers)
+    replies = stack_replies([answers[client] for client in ids]) if ids else None
+    return replies, cohort._replace(ids=ids, refused=refused)
 
 
 def stack_replies(replies: Sequence[Reply]) -> Reply:

@@ -15,12 +15,13 @@ from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Federation, Training
 from fedskew.engines import wire
 from fedskew.engines.crew import Crew, Task
-from fedskew.engines.engine import stack_replies
+from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.engines.shelf import Shelf
 from fedskew.engines.worker import Order, Site, serve, shares
 from fedskew.errors import ConfigError
 from fedskew.examine import Exam, Marks
+from fedskew.gate import Gate
 from fedskew.kernels import Backend
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
@@ -48,8 +49,9 @@ class Pool:
         recipe: Recipe | None = None,
         patience: float = 600.0,  # seconds a client may take
         memory: int | None = None,  # bytes of clients' states that stay off the disk
+        gate: Gate | None = None,
     ) -> None:
-        self.algorithm, self.patience = algorithm, patience
+        self.algorithm, self.patience, self.gate = algorithm, patience, gate
         self.feed = Feed.of(algorithm, federation, training)
         self.kept = Shelf(memory)
         way = start or ("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
@@ -60,17 +62,19 @@ class Pool:
         self._crew = Crew(context, partial(serve, site), workers or available())
         self._end = weakref.finalize(self, _end, self._crew, self.kept)
 
-    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply, Cohort]:
+    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients; what they remember changes when all have answered."""
         room = self.kept.room()
         new = {client: room / f"new-{client}" for client in ids}
         files = {client: (self._old(client), str(new[client])) for client in ids}
-        replies: dict[int, Reply] = {}
+        answers: dict[int, Reply] = {}
         for job, state in self._run({"kind": "train", "round": round}, message, files):
-            replies |= zip(job, wire.unpack_replies(state), strict=True)
-        for client in ids:
+            answers |= zip(job, wire.unpack_replies(state), strict=True)
+        asked = Cohort(tuple(ids), self.algorithm.population, round)
+        replies, cohort = gather(answers, message, asked, self.gate)
+        for client in cohort.ids:
             self.kept.put(client, new[client])
-        return stack_replies([replies[k] for k in ids]), Cohort(tuple(ids), self.algorithm.population, round)
+        return replies, cohort
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients in the workers."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from fedskew.data.federation import Federation, Training
 from fedskew.algorithm import Algorithm
-from fedskew.engines.engine import stack_replies
+from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.examine import Exam, Marks, examine
+from fedskew.gate import Gate
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
@@ -14,19 +15,25 @@ from fedskew.values import Cohort, Reply
 class Serial:
     """Clients in turn, in this process."""
 
-    def __init__(self, algorithm: Algorithm, federation: Federation, training: Training) -> None:
-        self.algorithm = algorithm
+    def __init__(
+        self, algorithm: Algorithm, federation: Federation, training: Training, gate: Gate | None = None
+    ) -> None:
+        self.algorithm, self.gate = algorithm, gate
         self.feed = Feed.of(algorithm, federation, training)
         self.kept: dict[int, State] = {}
 
-    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply, Cohort]:
+    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients one by one."""
-        replies = []
+        answers: dict[int, Reply] = {}
+        states: dict[int, State] = {}
         for client in ids:
             kept = self.kept.get(client) or self.algorithm.fresh(client)
-            reply, self.kept[client] = self.algorithm.local(message, kept, self.feed.client(round, client))
-            replies.append(reply)
-        return stack_replies(replies), Cohort(tuple(ids), self.algorithm.population, round)
+            data = self.feed.client(round, client)
+            answers[client], states[client] = self.algorithm.local(message, kept, data)
+        asked = Cohort(tuple(ids), self.algorithm.population, round)
+        replies, cohort = gather(answers, message, asked, self.gate)
+        self.kept |= {client: states[client] for client in cohort.ids}
+        return replies, cohort
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients one by one."""

@@ -7,10 +7,11 @@ import torch
 from fedskew import tree
 from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Federation, Training
-from fedskew.engines.engine import stack_replies
+from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.errors import ConfigError
 from fedskew.examine import Exam, Marks, examine
+from fedskew.gate import Gate
 from fedskew.local import functional
 from fedskew.tree import State
 from fedskew.values import Client, Cohort, Plan, Reply
@@ -20,24 +21,32 @@ class Vectorised:
     """Clients sorted by number of steps, `block` of them at a time."""
 
     def __init__(
-        self, algorithm: Algorithm, federation: Federation, training: Training, block: int = 10
+        self,
+        algorithm: Algorithm,
+        federation: Federation,
+        training: Training,
+        block: int = 10,
+        gate: Gate | None = None,
     ) -> None:
         if algorithm.model.buffers:
             raise ConfigError(
                 "engine = 'vectorised' cannot run a network with batch-norm: a padded batch has no true "
                 "statistics. Use engine = 'serial' or 'pool'."
             )
-        self.algorithm, self.block = algorithm, block
+        self.algorithm, self.block, self.gate = algorithm, block, gate
         self.feed = Feed.of(algorithm, federation, training)
         self.kept: dict[int, State] = {}
 
-    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply, Cohort]:
+    def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients block by block."""
         ordered = sorted(ids, key=lambda client: (self.feed.steps(client), client))
-        replies: dict[int, Reply] = {}
+        found: dict[int, tuple[Reply, State]] = {}
         for first in range(0, len(ordered), self.block):
-            replies |= self._run(message, ordered[first : first + self.block], round)
-        return stack_replies([replies[k] for k in ids]), Cohort(tuple(ids), self.algorithm.population, round)
+            found |= self._run(message, ordered[first : first + self.block], round)
+        asked = Cohort(tuple(ids), self.algorithm.population, round)
+        replies, cohort = gather({client: found[client][0] for client in ids}, message, asked, self.gate)
+        self.kept |= {client: found[client][1] for client in cohort.ids}
+        return replies, cohort
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients one by one."""
@@ -46,7 +55,7 @@ class Vectorised:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _run(self, message: State, ids: Sequence[int], round: int) -> dict[int, Reply]:
+    def _run(self, message: State, ids: Sequence[int], round: int) -> dict[int, tuple[Reply, State]]:
         states = [self.kept.get(client) or self.algorithm.fresh(client) for client in ids]
         known = [{n: t for n, t in state.items() if n != "trained"} for state in states]
         stacked = {name: tree.stack([state[name] for state in known]) for name in known[0]}
@@ -60,7 +69,7 @@ class Vectorised:
         reply, kept = torch.func.vmap(one, in_dims=(0, axes))(stacked, data)
         found = {}
         for i, client in enumerate(ids):
-            self.kept[client] = {name: tree.row(part, i) for name, part in kept.items()}
             extra = {name: tree.row(part, i) for name, part in reply.extra.items()}
-            found[client] = Reply(tree.row(reply.shared, i), extra, *(field[i] for field in reply[2:]))
+            own = Reply(tree.row(reply.shared, i), extra, *(field[i] for field in reply[2:]))
+            found[client] = own, {name: tree.row(part, i) for name, part in kept.items()}
         return found

@@ -45,22 +45,25 @@ template <class T>
 using vec = typename Simd<T>::vec;
 template <class T>
 constexpr int lanes = VECTOR_BYTES / sizeof(T);
+template <class T>
+using Number = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // as wide as T
+template <class T>
+using mask = decltype(vec<T>{} < vec<T>{});  // vectors of such numbers
 
 template <class T>
 inline vec<T> load(const T* p) {
     return *reinterpret_cast<const typename Simd<T>::loose*>(p);
 }
-template <class T>
-inline void store(T* p, vec<T> v) {
+template <class T, class V>
+inline void store(T* p, V v) {
     *reinterpret_cast<typename Simd<T>::loose*>(p) = v;
 }
 
 constexpr bool MANY_REGISTERS = VECTOR_BYTES == 64;
 constexpr int TILE_ROWS = MANY_REGISTERS ? 12 : 6;  // times two vectors: the sums of a tile stay in registers
 constexpr int SUMS = MANY_REGISTERS ? 24 : 12;      // vectors of a filter that stay in registers
-constexpr int WIDEST = MANY_REGISTERS ? 20 : 10;    // vectors of one of its runs among these
 constexpr int MOST_RUNS = 5;
-constexpr uint8_t DEAD = 255;                       // marks an output whose gradient ReLU stops
+constexpr int MOST_POOLS = 64;
 
 #define UNROLL _Pragma("GCC unroll 32")  // so early that the sums become registers
 
@@ -154,9 +157,8 @@ inline void exchange(vec<T>& a, vec<T>& b, std::integer_sequence<int, I...>) {
     vec<T> low = __builtin_shufflevector(a, b, (I & HALF ? lanes<T> + I - HALF : I)...);
     b = __builtin_shufflevector(a, b, (I & HALF ? lanes<T> + I : I + HALF)...);
 #else
-    using Mask = decltype(a < b);
-    vec<T> low = __builtin_shuffle(a, b, Mask{(I & HALF ? lanes<T> + I - HALF : I)...});
-    b = __builtin_shuffle(a, b, Mask{(I & HALF ? lanes<T> + I : I + HALF)...});
+    vec<T> low = __builtin_shuffle(a, b, mask<T>{(I & HALF ? lanes<T> + I - HALF : I)...});
+    b = __builtin_shuffle(a, b, mask<T>{(I & HALF ? lanes<T> + I : I + HALF)...});
 #endif
     a = low;
 }
@@ -309,48 +311,44 @@ void convolve(const Shape<T>& s, const T* image, Int rows, Int columns, const T*
 
 // The largest of each window of some rows [pool height][columns][out_padded] and which one it was; ReLU.
 template <class T>
-void pool_row(const Layer& l, const Shape<T>& s, const T* rows, T* out, uint8_t* chosen) {
-    typedef uint8_t bytes __attribute__((vector_size(lanes<T>)));
-    using Mask = decltype(vec<T>{} < vec<T>{});
-    using Number = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+void pool_row(const Layer& l, const Shape<T>& s, const T* rows, T* out, Number<T>* chosen) {
     Int columns = s.width * l.pool_width;
     for (Int x = 0; x < s.width; ++x)
         for (Int c = 0; c < s.out_padded; c += lanes<T>) {
             const T* window = rows + x * l.pool_width * s.out_padded + c;
             vec<T> best = load(window);
-            Mask which{};
+            mask<T> which{};
             for (Int i = 0; i < l.pool_height; ++i)
                 for (Int j = 0; j < l.pool_width; ++j) {
                     vec<T> value = load(window + (i * columns + j) * s.out_padded);
-                    Mask better = (value > best) | (value != value);  // as torch: the first wins, nan always
+                    mask<T> better = (value > best) | (value != value);  // as torch: the first wins, nan always
                     best = better ? value : best;
-                    which = better ? Mask{} + Number(i * l.pool_width + j) : which;
+                    which = better ? mask<T>{} + Number<T>(i * l.pool_width + j) : which;
                 }
             if (l.relu) {
-                Mask dead = best <= 0;
+                mask<T> dead = best <= 0;
                 best = dead ? vec<T>{} : best;
-                which = dead ? Mask{} + Number(DEAD) : which;
+                which = dead ? mask<T>{} + Number<T>(s.pools) : which;
             }
             store(out + x * s.out_padded + c, best);
-            bytes narrow = __builtin_convertvector(which, bytes);
-            std::memcpy(chosen + x * s.out_padded + c, &narrow, sizeof narrow);
+            store(chosen + x * s.out_padded + c, which);
         }
 }
 
-// sums [R runs][V vectors] += for each entry of a list: its value x the pixels under the filter at its place.
+// sums [R runs][V vectors] += for each entry of a list: its value x what lies at its place.
 template <class T, int R, int V>
-void gather(Int count, const int32_t* places, const T* values, const T* image, Int row, T* sums, Int sums_row) {
+void gather(Int count, const int32_t* places, const T* values, const T* from, Int from_run, T* sums, Int sums_run) {
     vec<T> sum[R][V];
     UNROLL for (int r = 0; r < R; ++r)
-        UNROLL for (int v = 0; v < V; ++v) sum[r][v] = load(sums + r * sums_row + v * lanes<T>);
+        UNROLL for (int v = 0; v < V; ++v) sum[r][v] = load(sums + r * sums_run + v * lanes<T>);
     for (Int e = 0; e < count; ++e) {
-        const T* here = image + places[e];
+        const T* here = from + places[e];
         T value = values[e];
         UNROLL for (int r = 0; r < R; ++r)
-            UNROLL for (int v = 0; v < V; ++v) sum[r][v] += value * load(here + r * row + v * lanes<T>);
+            UNROLL for (int v = 0; v < V; ++v) sum[r][v] += value * load(here + r * from_run + v * lanes<T>);
     }
     UNROLL for (int r = 0; r < R; ++r)
-        UNROLL for (int v = 0; v < V; ++v) store(sums + r * sums_row + v * lanes<T>, sum[r][v]);
+        UNROLL for (int v = 0; v < V; ++v) store(sums + r * sums_run + v * lanes<T>, sum[r][v]);
 }
 
 template <class T>
@@ -380,41 +378,26 @@ Gather<T> pick_gather(Int runs, Int vectors) {
     }
 }
 
-// A filter [runs][run_padded] cut into blocks whose sums fit into registers.
-template <class T>
-struct Block {
-    Gather<T> work;
-    Int run, column;
-};
-
-template <class T>
-std::vector<Block<T>> blocks_of(const Shape<T>& s) {
-    std::vector<Block<T>> out;
-    Int vectors = s.run_padded / lanes<T>;
-    for (Int v = 0, i = 0; v < vectors; v += portion(vectors, WIDEST, i), ++i) {
-        Int wide = portion(vectors, WIDEST, i), most = std::min<Int>(MOST_RUNS, SUMS / wide);
-        for (Int r = 0, j = 0; r < s.kernel; r += portion(s.kernel, most, j), ++j)
-            out.push_back({pick_gather<T>(portion(s.kernel, most, j), wide), r, v * lanes<T>});
+// Gathers every list into its own sums [runs][width], `stride` apart or where `origin` says; in blocks that fit
+// into registers, and block by block, so that what all lists read stays in the cache.
+template <class T, class Lists, class Origin>
+void gather_all(const Lists& lists, Int runs, Int width, const T* from, Int from_run, T* sums, Int sums_run,
+                Origin origin) {
+    Int vectors = width / lanes<T>;
+    for (Int v = 0, i = 0, wide; v < vectors; v += wide, ++i) {
+        wide = portion(vectors, SUMS, i);
+        Int most = std::min<Int>(MOST_RUNS, SUMS / wide);
+        for (Int r = 0, j = 0, tall; r < runs; r += tall, ++j) {
+            tall = portion(runs, most, j);
+            Gather<T> work = pick_gather<T>(tall, wide);
+            const T* start = from + r * from_run + v * lanes<T>;
+            T* target = sums + r * sums_run + v * lanes<T>;
+            for (Int n = 0; n < lists.number; ++n)
+                work(lists.count[n], lists.place + n * lists.capacity, lists.value + n * lists.capacity, start, from_run,
+                     target + origin(n), sums_run);
+        }
     }
-    return out;
 }
-
-// Entries that are not zero: `count` of them in each list, lists `capacity` apart, for a sum at `origin`.
-template <class T>
-struct Lists {
-    Int number, capacity;
-    T* value;
-    int32_t *place, *count, *origin;
-
-    static Int room(Int most) { return most + lanes<T>; }  // entries may be written, not counted, beyond the last
-    static Int bytes(Int number, Int most) { return number * (8 + room(most) * Int(4 + sizeof(T))) + 64; }
-    Lists(Int n, Int most, uint8_t* memory) : number(n), capacity(room(most)) {
-        value = reinterpret_cast<T*>(memory);
-        place = reinterpret_cast<int32_t*>(value + n * capacity);
-        count = place + n * capacity;
-        origin = count + n;
-    }
-};
 
 // Where the output of a convolution lies: inside the next padded image, or (flat) as a row in torch's order.
 template <class T>
@@ -423,116 +406,66 @@ struct Place {
     Int image, row, pixel, channel;
 };
 
-// The gradients of one image by output channel; an entry's place is that of the filter in the padded image.
-// Every entry is written and the next one overwrites it unless it counts: there is no branch to guess.
+// Gradients that are not zero, in lists: `count` values each, and the places that belong to them.
 template <class T>
-void by_channel(const Layer& l, const Shape<T>& s, const T* dy, const Place<T>& at, const uint8_t* chosen,
-                Lists<T>& lists) {
-    int32_t shift[DEAD + 1] = {};
-    for (Int k = 0; k < s.pools; ++k) shift[k] = k / l.pool_width * s.row + k % l.pool_width * s.channels;
-    Int down = l.pool_height * s.row, right = l.pool_width * s.channels;
-    for (Int c = 0; c < s.out; ++c) {
-        int32_t* place = lists.place + c * lists.capacity;
-        T* value = lists.value + c * lists.capacity;
-        const uint8_t* which = chosen + c;
+struct Lists {
+    Int number, capacity;
+    T* value;
+    int32_t *place, *count;
+
+    static Int room(Int most) { return most + lanes<T>; }  // beyond the last one that counts
+    static Int bytes(Int number, Int most) { return up(number * (4 + room(most) * Int(4 + sizeof(T))), 64); }
+    Lists(Int n, Int most, uint8_t* memory) : number(n), capacity(room(most)) {
+        value = reinterpret_cast<T*>(memory);
+        place = reinterpret_cast<int32_t*>(value + n * capacity);
+        count = place + n * capacity;
+    }
+
+    // Every entry is written, and the next one overwrites it unless it counts: there is no branch to guess.
+    template <class Fill>
+    void fill(Int list, Int candidates, Fill next) {
+        int32_t* places = place + list * capacity;
+        T* values = value + list * capacity;
         Int end = 0;
-        for (Int y = 0; y < s.height; ++y) {
-            const T* from = dy + y * at.row + c * at.channel;
-            int32_t corner = y * down;
-            for (Int x = 0; x < s.width; ++x, which += s.out_padded, from += at.pixel, corner += right) {
-                place[end] = corner + shift[*which];
-                value[end] = *from;
-                end += *which != DEAD;
-            }
-        }
-        std::fill(value + end, value + end + lanes<T>, T(0));
-        lists.count[c] = end;
-        lists.origin[c] = c * s.kernel * s.run_padded;
+        for (Int i = 0; i < candidates; ++i) end += next(i, places[end], values[end]);
+        std::fill(values + end, values + end + lanes<T>, T(0));
+        count[list] = end;
     }
-}
 
-// The same gradients by pixel of the convolution; an entry's place is that of its channel's filter.
-template <class T>
-void by_pixel(const Layer& l, const Shape<T>& s, const T* dy, const Place<T>& at, const uint8_t* chosen,
-              Lists<T>& lists) {
-    Int list = 0;
-    for (Int y = 0; y < s.height; ++y)
-        for (Int x = 0; x < s.width; ++x, list += s.pools, chosen += s.out_padded) {
-            for (Int k = 0; k < s.pools; ++k) {
-                Int row = y * l.pool_height + k / l.pool_width, column = x * l.pool_width + k % l.pool_width;
-                lists.origin[list + k] = row * s.row + column * s.channels;
-                lists.count[list + k] = 0;
-            }
-            for (Int c = 0; c < s.out; ++c) {
-                bool alive = chosen[c] != DEAD;
-                Int mine = list + (alive ? chosen[c] : 0), end = mine * lists.capacity + lists.count[mine];
-                lists.place[end] = c * s.kernel * s.run_padded;
-                lists.value[end] = dy[y * at.row + x * at.pixel + c * at.channel];
-                lists.count[mine] += alive;
-            }
-        }
-}
-
-// Every list gathered into its sum, block by block so that what is read stays in the cache.
-template <class T>
-void gather_all(const std::vector<Block<T>>& blocks, const Lists<T>& lists, const T* from, Int from_row, T* sums,
-                Int sums_row) {
-    for (const Block<T>& block : blocks) {
-        const T* start = from + block.run * from_row + block.column;
-        T* target = sums + block.run * sums_row + block.column;
-        for (Int i = 0; i < lists.number; ++i)
-            if (lists.count[i])
-                block.work(lists.count[i], lists.place + i * lists.capacity, lists.value + i * lists.capacity, start,
-                           from_row, target + lists.origin[i], sums_row);
+    T total(Int list) const {
+        vec<T> sum{};
+        for (Int i = 0; i < count[list]; i += lanes<T>) sum += load(value + list * capacity + i);
+        T out = 0;
+        for (int i = 0; i < lanes<T>; ++i) out += sum[i];
+        return out;
     }
-}
-
-template <class T>
-T total(const T* values, Int count) {
-    vec<T> sum{};
-    for (Int i = 0; i < count; i += lanes<T>) sum += load(values + i);
-    T out = 0;
-    for (int i = 0; i < lanes<T>; ++i) out += sum[i];
-    return out;
-}
-
-// Filters in torch's order <-> [out][kernel][run_padded], where the rest of a padded run is zero.
-template <class T>
-void pack_runs(const Layer& l, const Shape<T>& s, const T* weight, T* out) {
-    std::fill(out, out + s.out * s.kernel * s.run_padded, T(0));
-    for (Int o = 0; o < s.out; ++o)
-        for (Int c = 0; c < s.channels; ++c)
-            for (Int i = 0; i < s.kernel; ++i)
-                for (Int j = 0; j < l.kernel_width; ++j)
-                    out[(o * s.kernel + i) * s.run_padded + j * s.channels + c] = *weight++;
-}
-
-template <class T>
-void unpack_runs(const Layer& l, const Shape<T>& s, const T* runs, T* weight) {
-    for (Int o = 0; o < s.out; ++o)
-        for (Int c = 0; c < s.channels; ++c)
-            for (Int i = 0; i < s.kernel; ++i)
-                for (Int j = 0; j < l.kernel_width; ++j)
-                    *weight++ = runs[(o * s.kernel + i) * s.run_padded + j * s.channels + c];
-}
+};
 
 template <class T>
 struct Convolution {
     const Layer& l;
     Shape<T> s;
     Int columns;  // of the convolution that pooling looks at
+    // The filters between zeros: whichever pixel of a window was chosen, the filter can be laid over the whole part
+    // of the image that the window sees, `seen` runs of `seen_width`.
+    Int seen, seen_width, framed_run, framed;
 
-    explicit Convolution(const Layer& layer) : l(layer), s(layer), columns(s.width * layer.pool_width) {}
-
-    Int filters() const { return s.kernel * std::max(s.run * s.out_padded, s.run_padded * s.out); }
-    Int channel_lists() const { return Lists<T>::bytes(s.out, s.pixels); }
-    Int pixel_lists() const { return Lists<T>::bytes(s.pixels * s.pools, s.out); }
-    Int scratch_bytes() const {
-        Int forward = filters() + s.out_padded * (1 + l.pool_height * columns + s.width);
-        return Int(sizeof(T)) * std::max(forward, 2 * filters()) + up(channel_lists(), 64) + pixel_lists();
+    explicit Convolution(const Layer& layer) : l(layer), s(layer), columns(s.width * layer.pool_width) {
+        seen = s.kernel + l.pool_height - 1;
+        seen_width = up((l.kernel_width + l.pool_width - 1) * s.channels, lanes<T>);
+        framed_run = seen_width + (l.pool_width - 1) * s.channels;
+        framed = (seen + l.pool_height - 1) * framed_run;
     }
 
-    void forward(Int batch, const T* images, const T* weight, const T* bias, Place<T> to, uint8_t* chosen, T* scratch) {
+    Int filters() const { return up(std::max(s.kernel * s.run * s.out_padded, s.out * framed + lanes<T>), lanes<T>); }
+    Int sums() const { return s.out * s.kernel * s.run_padded; }
+    Int scratch_bytes() const {
+        Int forward = s.out_padded * (1 + l.pool_height * columns + s.width);
+        Int lists = Lists<T>::bytes(s.out, s.pixels) + Lists<T>::bytes(s.pixels, s.out);
+        return Int(sizeof(T)) * (filters() + up(std::max(forward, sums()), lanes<T>)) + lists;
+    }
+
+    void forward(Int batch, const T* images, const T* weight, const T* bias, Place<T> to, Number<T>* chosen, T* scratch) {
         T* shifts = scratch + filters();
         T* rows = shifts + s.out_padded;
         T* pooled = rows + l.pool_height * columns * s.out_padded;
@@ -551,27 +484,78 @@ struct Convolution {
             }
     }
 
-    void backward(Int batch, const T* images, const T* weight, Place<T> from, const uint8_t* chosen, T* d_weight,
-                  T* d_bias, T* dx, T* scratch) {
-        T* sums = scratch + filters();
-        uint8_t* memory = reinterpret_cast<uint8_t*>(sums + filters());
-        Lists<T> channels(s.out, s.pixels, memory), pixels(s.pixels * s.pools, s.out, memory + up(channel_lists(), 64));
-        std::vector<Block<T>> blocks = blocks_of(s);
-        pack_runs(l, s, weight, scratch);
-        std::fill(sums, sums + s.out * s.kernel * s.run_padded, T(0));
-        if (d_bias) std::fill(d_bias, d_bias + s.out, T(0));
-        for (Int b = 0; b < batch; ++b, images += s.image, chosen += s.pixels * s.out_padded) {
-            const T* dy = from.start + b * from.image;
-            by_channel(l, s, dy, from, chosen, channels);
-            if (d_weight) gather_all(blocks, channels, images, s.row, sums, s.run_padded);
-            for (Int c = 0; d_bias && c < s.out; ++c)
-                d_bias[c] += total(channels.value + c * channels.capacity, channels.count[c]);
-            if (!dx) continue;
-            by_pixel(l, s, dy, from, chosen, pixels);
-            std::fill(dx + b * s.image, dx + (b + 1) * s.image, T(0));
-            gather_all(blocks, pixels, scratch, s.run_padded, dx + b * s.image, s.row);
+    void frame_filters(const T* weight, T* out) const {
+        std::fill(out, out + s.out * framed, T(0));
+        for (Int o = 0; o < s.out; ++o)
+            for (Int c = 0; c < s.channels; ++c)
+                for (Int i = 0; i < s.kernel; ++i)
+                    for (Int j = 0; j < l.kernel_width; ++j)
+                        out[o * framed + (i + l.pool_height - 1) * framed_run + (j + l.pool_width - 1) * s.channels + c] =
+                            *weight++;
+    }
+
+    // By output channel: where in the image the filter lay.
+    void by_channel(const T* dy, const Place<T>& at, const Number<T>* chosen, Lists<T>& lists) const {
+        int32_t shift[MOST_POOLS + 1] = {};
+        for (Int k = 0; k < s.pools; ++k) shift[k] = k / l.pool_width * s.row + k % l.pool_width * s.channels;
+        int32_t corner[s.pixels], from[s.pixels];
+        for (Int i = 0; i < s.pixels; ++i) {
+            corner[i] = i / s.width * l.pool_height * s.row + i % s.width * l.pool_width * s.channels;
+            from[i] = i / s.width * at.row + i % s.width * at.pixel;
         }
-        if (d_weight) unpack_runs(l, s, sums, d_weight);
+        for (Int c = 0; c < s.out; ++c)
+            lists.fill(c, s.pixels, [&](Int i, int32_t& place, T& value) {
+                Number<T> which = chosen[i * s.out_padded + c];
+                place = corner[i] + shift[which];
+                value = dy[from[i] + c * at.channel];
+                return which < s.pools;
+            });
+    }
+
+    // By window: where among the framed filters the image that the window sees begins.
+    void by_window(const T* dy, const Place<T>& at, const Number<T>* chosen, Lists<T>& lists) const {
+        int32_t shift[MOST_POOLS + 1] = {};
+        for (Int k = 0; k < s.pools; ++k)
+            shift[k] = (l.pool_height - 1 - k / l.pool_width) * framed_run +
+                       (l.pool_width - 1 - k % l.pool_width) * s.channels;
+        for (Int i = 0; i < s.pixels; ++i, chosen += s.out_padded) {
+            const T* from = dy + i / s.width * at.row + i % s.width * at.pixel;
+            lists.fill(i, s.out, [&](Int c, int32_t& place, T& value) {
+                place = c * framed + shift[chosen[c]];
+                value = from[c * at.channel];
+                return chosen[c] < s.pools;
+            });
+        }
+    }
+
+    void backward(Int batch, const T* images, const T* weight, Place<T> from, const Number<T>* chosen, T* d_weight,
+                  T* d_bias, T* dx, T* scratch) {
+        T* d_filters = scratch + filters();
+        uint8_t* memory = reinterpret_cast<uint8_t*>(d_filters + up(sums(), lanes<T>));
+        Lists<T> channels(s.out, s.pixels, memory);
+        Lists<T> windows(s.pixels, s.out, memory + Lists<T>::bytes(s.out, s.pixels));
+        std::fill(d_filters, d_filters + sums(), T(0));
+        if (d_bias) std::fill(d_bias, d_bias + s.out, T(0));
+        if (dx) frame_filters(weight, scratch);
+        if (dx) std::fill(dx, dx + batch * s.image, T(0));
+        for (Int b = 0; b < batch; ++b, chosen += s.pixels * s.out_padded) {
+            const T* dy = from.start + b * from.image;
+            by_channel(dy, from, chosen, channels);
+            if (d_weight)
+                gather_all(channels, s.kernel, s.run_padded, images + b * s.image, s.row, d_filters, s.run_padded,
+                           [&](Int c) { return c * s.kernel * s.run_padded; });
+            for (Int c = 0; d_bias && c < s.out; ++c) d_bias[c] += channels.total(c);
+            if (!dx) continue;
+            by_window(dy, from, chosen, windows);
+            gather_all(windows, seen, seen_width, scratch, framed_run, dx + b * s.image, s.row, [&](Int i) {
+                return i / s.width * l.pool_height * s.row + i % s.width * l.pool_width * s.channels;
+            });
+        }
+        for (Int o = 0; d_weight && o < s.out; ++o)
+            for (Int c = 0; c < s.channels; ++c)
+                for (Int i = 0; i < s.kernel; ++i)
+                    for (Int j = 0; j < l.kernel_width; ++j)
+                        *d_weight++ = d_filters[(o * s.kernel + i) * s.run_padded + j * s.channels + c];
     }
 };
 
@@ -583,7 +567,7 @@ struct Arena {
     const Layer* layers;
     Int count, batch;
     std::vector<T*> input, gradient;  // of layer 0 .. count (the last is the output)
-    std::vector<uint8_t*> chosen;
+    std::vector<Number<T>*> chosen;
     T* scratch;
     T* packed[2];  // activations as linear layers hand them on in the forward pass
     Int bytes;
@@ -603,7 +587,7 @@ struct Arena {
             if (i == n) break;
             const Layer& l = layers[i];
             Shape<T> s(l);
-            chosen.push_back(take(l.convolution ? batch * s.pixels * s.out_padded : 0));
+            chosen.push_back(reinterpret_cast<Number<T>*>(take(l.convolution ? batch * s.pixels * s.out_padded * sizeof(T) : 0)));
             Int linear = Int(sizeof(T)) * 2 * lanes<T> * std::max(batch, l.out_channels);
             most = std::max(most, l.convolution ? Convolution<T>(l).scratch_bytes() : linear);
             if (!l.convolution) widest = std::max({widest, l.in_channels, l.out_channels});

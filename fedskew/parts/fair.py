@@ -121,6 +121,10 @@ class FairDescent(Aggregate):
         loss = reported("pre", run, view)
         return {"loss": loss, "rate": torch.full_like(loss, view.rate)}, {}
 
+    def refuses(self, upload: Tree, model: Model) -> str:
+        sound = bool(upload["loss"] >= 0) and bool(upload["rate"] > 0)
+        return "" if sound else "its loss or its rate is not positive"
+
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedskew import losses, tree
-from fedskew.batchnorm import refreshed
 from fedskew.errors import ConfigError
+from fedskew.models.batchnorm import refreshed
 from fedskew.part import Section, Term
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model, Out, Run, View

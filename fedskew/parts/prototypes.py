@@ -47,6 +47,9 @@ class Prototypes(Term):
             sums = sums + belongs.to(features.dtype).mT @ features
         return {"means": sums / counts.clamp(min=1)[:, None], "counts": counts}, {}
 
+    def refuses(self, upload: Tree, model: Model) -> str:
+        return "a count of examples is negative" if bool((upload["counts"] < 0).any()) else ""
+
     def absorb(self, state: Tree, extra: Tree, cohort: Cohort) -> Tree:
         weights = (
             extra["counts"] if self.average == "samples" else (extra["counts"] > 0).to(extra["counts"].dtype)

@@ -121,6 +121,11 @@ class OwnRows(Share):
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         return {"classes": view.data.classes, "rows": self.trained(view.data)}, {}
 
+    def refuses(self, upload: Tree, model: Model) -> str:
+        known = bool(((upload["classes"] >= 0) & (upload["classes"] < model.classes)).all())
+        trained = upload["classes"][upload["rows"]].tolist()  # padding repeats a class that is not trained
+        return "" if known and len(set(trained)) == len(trained) else f"it names the classes {trained}"
+
     def check(self, method: Method) -> None:
         if method.network.name != "OneVsAll":
             raise ConfigError(

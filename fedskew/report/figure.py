@@ -46,6 +46,7 @@ class Figure(NamedTuple):
     controls: tuple[Control, ...] = ()
     legend: tuple[Key, ...] = ()
     height: int = 380
+    wide: bool = True  # takes the whole width of a large screen
     action: str = ""  # something more that the page can do with it
 
 

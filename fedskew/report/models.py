@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +13,12 @@ from fedskew.algorithm import Algorithm
 from fedskew.data.dataset import Dataset
 from fedskew.diagnostics import proxy_geometry
 from fedskew.engines.feed import Feed
+from fedskew.errors import FedskewError
 from fedskew.parts.adversarial import GlobalRegularised, judge
 from fedskew.parts.personal import Inherit
 from fedskew.report.figure import thin
 from fedskew.report.gather import PARTITION, Seen
+from fedskew.report.study import Study
 from fedskew.store import checkpoint
 from fedskew.store.checkpoint import Checkpoint
 from fedskew.tree import State
@@ -53,6 +54,9 @@ class Peek(NamedTuple):
     proxies: Proxies | None
     weights: dict[str, list[float]]  # vectors that the server keeps
     internals: dict[str, list[float]]  # a number for each client
+
+
+Peeks = dict[tuple[str, str], Peek]  # by the labels of setting and method
 
 
 def dataset(run: Seen) -> Dataset:
@@ -177,6 +181,22 @@ def _told_apart(
     return float(torch.cat([real, made]).double().mean())
 
 
-def mean(values: Sequence[float]) -> float:
-    """The plain mean."""
-    return float(np.mean(values))
+def look_into(study: Study) -> tuple[Peeks, list[str]]:
+    """The first seed of every method, and why one is left out."""
+    peeks: Peeks = {}
+    notes: list[str] = []
+    for setting in study.settings:
+        try:
+            data = dataset(setting.first)
+        except FedskewError as error:
+            notes.append(f"Models could not be looked into: {error}")
+            continue
+        for arm in setting.arms:
+            try:
+                found = peek(arm.runs[0], data)
+            except FedskewError as error:
+                notes.append(f"{arm.label}: its model could not be looked into: {error}")
+                continue
+            if found is not None:
+                peeks[setting.label, arm.label] = found
+    return peeks, notes

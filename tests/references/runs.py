@@ -10,6 +10,7 @@ import torch
 
 from fedskew import methods
 from fedskew.algorithm import Algorithm
+from fedskew.data.federation import Training
 from fedskew.engines.engine import Engine
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
@@ -69,12 +70,12 @@ def algorithm(
 
 
 def advance(
-    bound: Algorithm, engine: Engine, server: State, rounds: range, ratio: float = world.RATIO
+    bound: Algorithm, engine: Engine, server: State, rounds: range, ids: tuple[int, ...] | None = None
 ) -> tuple[State, Reply]:
-    """The server after these rounds and the last replies."""
+    """The server after these rounds, and the last replies; with `ids`, these clients take part each time."""
     for t in rounds:
-        ids = world.federation().participants(world.SEED, t, ratio)
-        reply, cohort = engine.exchange(bound.message(server, t), ids, t)
+        chosen = ids or world.federation().participants(world.SEED, t, world.RATIO)
+        reply, cohort = engine.exchange(bound.message(server, t), chosen, t)
         server = bound.step(server, reply, cohort)
     return server, reply
 
@@ -87,13 +88,14 @@ def finished(
     dtype: torch.dtype = torch.float64,
     rounds: int = world.ROUNDS,
     solver: SGD = SOLVER,
-    ratio: float = world.RATIO,
+    ids: tuple[int, ...] | None = None,
+    training: Training = world.TRAINING,
 ) -> Finished:
     """The method after some rounds of the setting."""
     bound = algorithm(method, network, dtype, solver)
     kind = {"serial": Serial, "vectorised": Vectorised}[engine]
-    machine = kind(bound, world.federation(), world.TRAINING)
-    server, reply = advance(bound, machine, bound.init(), range(rounds), ratio)
+    machine = kind(bound, world.federation(), training)
+    server, reply = advance(bound, machine, bound.init(), range(rounds), ids)
     return Finished(bound, machine, server, reply)
 
 

@@ -110,6 +110,7 @@ def _dots(setting: Setting, keys: dict[str, Key]) -> Figure | None:
         views,
         (control,),
         height=110 + 34 * len(setting.arms),
+        wide=False,
     )
 
 
@@ -152,6 +153,7 @@ def _differences(setting: Setting, keys: dict[str, Key]) -> Figure | None:
         choose({one.metric: single(_lead_view(one, keys)) for one in found}),
         (control,),
         height=110 + 34 * len(setting.arms),
+        wide=False,
     )
 
 

@@ -138,7 +138,7 @@ def _sizes(splits: list[Split]) -> Figure:
 
     how = "Each bar is one client: the steeper the fall, the more unequal the clients are in size."
     views = _views(splits, [view(split.census) for split in splits])
-    return Figure("sizes", "Examples per client", how, views, _control(splits), height=300)
+    return Figure("sizes", "Examples per client", how, views, _control(splits), height=300, wide=False)
 
 
 def _classes(splits: list[Split]) -> Figure:
@@ -160,7 +160,7 @@ def _classes(splits: list[Split]) -> Figure:
 
     how = "How many clients hold how many of the classes: the further left, the more classes a client never sees."
     views = _views(splits, [view(split.census) for split in splits])
-    return Figure("held", "Classes per client", how, views, _control(splits), height=300)
+    return Figure("held", "Classes per client", how, views, _control(splits), height=300, wide=False)
 
 
 def _measures(splits: list[Split]) -> Table:

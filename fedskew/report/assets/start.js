@@ -1,0 +1,3 @@
+show(JSON.parse(document.getElementById("payload").textContent)).then(() => {
+  document.documentElement.dataset.ready = "yes";
+});

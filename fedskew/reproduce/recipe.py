@@ -1,0 +1,186 @@
+"""What a recipe says: the settings of every cell, the published numbers and the claims. No torch here."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from fedskew.reproduce.reduce import reducer
+
+Settings = dict[str, Any]  # a part of a configuration, nested as in its file
+Scale = Literal["full", "quick"]
+Tier = Annotated[int, Field(ge=1, le=3)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
+_PRINTED = re.compile(r"(?P<mean>-?[\d.]+)(?:±(?P<std>[\d.]+))?(?P<doubt>\?)?")
+
+
+class Published(NamedTuple):
+    """A number as it is printed; a doubtful one looks like a misprint and is no target."""
+
+    mean: float
+    std: float | None = None
+    doubtful: bool = False
+
+
+def _printed(value: object) -> object:
+    found = _PRINTED.fullmatch(str(value))
+    if found is None:
+        raise ValueError(f"{value!r} is not written as 69.5, '69.51±1.45' or '83.7?'")
+    std = found["std"]
+    return Published(float(found["mean"]), None if std is None else float(std), found["doubt"] is not None)
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Score(_Closed):
+    """A number that is made of a run: which metric of its rounds, and how they become one."""
+
+    label: str
+    metric: str
+    reduce: Annotated[str, BeforeValidator(lambda name: reducer(name) and name)] = "mean10"
+    percent: bool = True  # the metric is a share, the table prints per cent
+    digits: int = 1
+
+    @property
+    def key(self) -> str:
+        """Its column in the results."""
+        return f"{self.metric}.{self.reduce}"
+
+    @property
+    def factor(self) -> float:
+        """From the metric's unit to the table's."""
+        return 100.0 if self.percent else 1.0
+
+
+class Group(_Closed):
+    """What several rows have in common, a dataset as a rule."""
+
+    settings: Settings = {}
+    quick: Settings = {}
+    tier: Tier | None = None
+    other: bool = Field(False, description="stands in for the data of the paper")
+
+
+class Column(_Closed):
+    """A method of the table."""
+
+    name: Name
+    label: str = ""
+    tier: Tier | None = Field(None, description="at least this tier, whatever the row says")
+    settings: Settings = {}
+    on: dict[str, Settings] = Field({}, description="further settings by group")
+
+
+class Row(_Closed):
+    """A dataset and its skew."""
+
+    name: Name
+    label: str = ""
+    group: str = ""
+    tier: Tier | None = None
+    tiers: dict[str, Tier] = Field({}, description="by column, where it differs")
+    columns: tuple[str, ...] = Field((), description="those that the row has; empty: all")
+    x: float | None = Field(None, description="its place on the axis of a sweep")
+    settings: Settings = {}
+    quick: Settings = {}
+    study: Settings = Field({}, description="a study instead of a federated run: its name and options")
+    published: dict[str, dict[str, Annotated[Published, BeforeValidator(_printed)]]] = {}
+
+
+class Comparison(_Closed):
+    """One column is above others in these rows, or more so than in the row it is held against."""
+
+    rows: tuple[str, ...] = ("*",)
+    more: str
+    less: tuple[str, ...] = ()
+    against: str | None = Field(None, description="a row whose own difference is taken off")
+    gain: float | dict[str, float] | None = Field(None, description="claimed; default: as published")
+    slack: float | None = Field(None, description="not lower by more than this, instead of a gain")
+    score: str | None = None
+
+
+class Claim(_Closed):
+    """A sentence of a paper as comparisons."""
+
+    id: str
+    text: str
+    score: str
+    other: bool = Field(False, description="tested on other data than the paper's")
+    compare: tuple[Comparison, ...]
+    remark: str = Field("", description="our explanation, from further measurements")
+
+
+class Picture(_Closed):
+    """A figure of the paper, to be drawn from the results."""
+
+    kind: str
+    title: str
+    options: Settings = {}
+
+
+class Recipe(_Closed):
+    """One published table or figure."""
+
+    name: Name
+    paper: str
+    where: str
+    title: str
+    tier: Tier = 3
+    seeds: tuple[int, ...] = (0, 1, 2)
+    per_seed: tuple[str, ...] = Field((), description="settings that take the value of the seed")
+    notes: tuple[str, ...] = ()
+    settings: Settings = {}
+    quick: Settings = {}
+    scores: dict[str, Score]
+    metrics: tuple[str, ...] = Field((), description="further metrics to keep")
+    curves: tuple[str, ...] = Field((), description="metrics kept round by round")
+    details: tuple[str, ...] = Field((), description="what a picture needs beyond numbers")
+    groups: dict[str, Group] = {}
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+    def chosen(self, patterns: tuple[str, ...]) -> list[Row]:
+        """The rows whose names match one of the patterns."""
+        return [row for row in self.rows if any(fnmatchcase(row.name, pattern) for pattern in patterns)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipe:
+        columns, rows = [c.name for c in self.columns], [r.name for r in self.rows]
+        for kind, names in (("column", columns), ("row", rows)):
+            twice = {name for name in names if names.count(name) > 1}
+            if twice:
+                raise ValueError(f"{kind} {min(twice)} occurs twice")
+        for row in self.rows:
+            _known(f"group of row {row.name}", [row.group] if row.group else [], self.groups)
+            _known(f"score of row {row.name}", row.published, self.scores)
+            used = {name for printed in row.published.values() for name in printed}
+            _known(f"column of row {row.name}", {*row.columns, *row.tiers, *used}, columns)
+        for column in self.columns:
+            _known(f"group of column {column.name}", column.on, self.groups)
+        for claim in self.claims:
+            self._check(claim, columns)
+        return self
+
+    def _check(self, claim: Claim, columns: list[str]) -> None:
+        for one in claim.compare:
+            _known(f"column of claim {claim.id}", [one.more, *one.less], columns)
+            _known(f"score of claim {claim.id}", [one.score or claim.score], self.scores)
+            if not all(self.chosen((pattern,)) for pattern in one.rows):
+                raise ValueError(f"claim {claim.id}: no row matches one of {', '.join(one.rows)}")
+            if one.against and one.against not in [row.name for row in self.rows]:
+                raise ValueError(f"claim {claim.id}: there is no row {one.against}")
+            if not one.less and one.against is None:
+                raise ValueError(f"claim {claim.id}: {one.more} is compared with nothing")
+
+
+def _known(what: str, names: Any, choices: Any) -> None:
+    wrong = [name for name in names if name not in choices]
+    if wrong:
+        raise ValueError(f"unknown {what}: {wrong[0]}; choices: {', '.join(choices)}")
