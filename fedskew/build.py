@@ -36,7 +36,7 @@ def experiment(config: Config) -> Experiment:
         name=config.method.preset,
         rounds=train.rounds,
         participation=train.participation,
-        training=Training(train.epochs, train.batch, train.min_steps),
+        training=Training(train.epochs, train.batch, train.min_steps, train.augment == "crop-flip"),
         solver=SGD(train.lr, train.momentum, train.weight_decay, train.clip, train.warmup),
         timetable=Timetable(config.evaluate.every, config.evaluate.personal),
         also=config.evaluate.also,

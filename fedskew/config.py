@@ -116,14 +116,14 @@ class GateTable(_Closed):
         None, description="default: on Flower only; in a simulation a client that diverges then ends the run"
     )
     norm: Annotated[float, Field(gt=0)] = Field(1e4, description="largest norm of a client's change")
-    largest: Annotated[float, Field(gt=0)] = Field(1e8, description="largest of its other numbers, e.g. its examples")
+    largest: Annotated[float, Field(gt=0)] = Field(1e8, description="largest of its other numbers")
     minimum: Positive = Field(1, description="good replies a round needs; with fewer the model stays")
 
 
 class FlowerTable(_Closed):
     """How a deployment on Flower waits for its clients."""
 
-    timeout: Annotated[float, Field(gt=0)] = Field(600.0, description="seconds a round waits for its participants")
+    timeout: Annotated[float, Field(gt=0)] = Field(600.0, description="seconds a round waits for clients")
     resend: Annotated[float, Field(gt=0)] = Field(
         60.0, description="seconds without an answer after which a task is sent again; doubles each time"
     )

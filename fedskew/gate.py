@@ -1,7 +1,7 @@
 """The update gate: which replies of a round may enter the average, and why the others may not.
 
-What a good reply looks like is not declared by methods but taken from two clients that train nothing: one with
-one class, one with two. A length that differs between the two is the number of a client's classes.
+What a good reply looks like is not declared by methods but taken from two clients that train nothing: one
+with one class, one with two. A length that differs between them is the number of a client's classes.
 """
 
 from __future__ import annotations
@@ -104,20 +104,20 @@ class Gate:
                 return f"{name} is negative"
         others = {f"{part}/{name}": v for part, tree in reply.extra.items() for name, v in tree.items()}
         for name, value in {**others, **{n: getattr(reply, n) for n in NUMBERS}}.items():
-            if value.numel() and float(value.abs().max()) > self.limits.largest and value.dtype != torch.bool:
+            if bool((value.double().abs() > self.limits.largest).any()):
                 return f"{name} is larger than {self.limits.largest:g}"
         return ""
 
     def _too_far(self, sent: Tree, before: Tree) -> str:
         """The change, or where only some classes' rows came back what they can have been at most."""
         whole = all(value.shape == before[name].shape for name, value in sent.items())
-        moved = {n: value.double() - before[n].double() if whole else value.double() for n, value in sent.items()}
         room = self.limits.norm if whole else self.limits.norm + _length(before)
-        length = _length(moved)
+        length = _length({n: value.double() - before[n] if whole else value for n, value in sent.items()})
         return f"a change of norm {length:.3g}, the limit is {room:.3g}" if length > room else ""
 
     def _refused_by_part(self, extra: State) -> str:
-        reasons = (self.algorithm.part(name).refuses(tree, self.algorithm.model) for name, tree in extra.items())
+        model, part = self.algorithm.model, self.algorithm.part
+        reasons = (part(name).refuses(tree, model) for name, tree in extra.items())
         return next(filter(None, reasons), "")
 
 
@@ -175,7 +175,8 @@ def _misshapen(found: Mapping[str, Tensor], form: Form) -> str:
 
 
 def _fits(shape: Sequence[int], wanted: Shape) -> bool:
-    return len(shape) == len(wanted) and all(want in (None, size) for size, want in zip(shape, wanted, strict=True))
+    same = (want in (None, size) for size, want in zip(shape, wanted, strict=False))
+    return len(shape) == len(wanted) and all(same)
 
 
 def _not_finite(found: Mapping[str, Tensor]) -> str:

@@ -77,11 +77,10 @@ def cost(method: Method) -> Cost:
     federation, bound = _federation(), _bound(method)
     engine, server = Serial(bound, federation, Training(epochs=2, batch=2)), bound.init()
     for round in range(2):
-        before = server
         replies, cohort = engine.exchange(bound.message(server, round), (0,), round)
         assert replies is not None  # there is no gate
+        down, up = traffic(bound, server, replies, cohort, engine.feed)
         server = bound.step(server, replies, cohort)
-    down, up = traffic(bound, before, replies, cohort, engine.feed)
     kept = sum(tree.nbytes(part) for name, part in engine.kept[0].items() if name != "trained")
     whole = tree.nbytes(_bound(Method()).initial)
     return Cost(down / whole, up / whole, kept / whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,21 @@ from fedskew.store.reader import RunReader
 
 def places(out: Path) -> list[Path]:
     """All run directories below a folder."""
-    if not out.is_dir():
-        return []
-    return sorted(path.parent for path in out.rglob(layout.OPENING) if layout.is_run(path.parent))
+    found = []
+    for folder, below, files in os.walk(out):
+        if layout.OPENING in files:
+            found.append(Path(folder))
+            below.clear()  # a run's own folders can hold many thousand files
+    return sorted(found)
 
 
 def rows(out: Path) -> list[list[str]]:
     """A line for every run."""
-    return [_row(place, out) for place in places(out)]
+    return [row(place, out) for place in places(out)]
 
 
-def _row(place: Path, out: Path) -> list[str]:
+def row(place: Path, out: Path) -> list[str]:
+    """One run: name, method, seed, rounds, global and personalised accuracy, state."""
     name = str(place.relative_to(out))
     try:
         reader = RunReader(place)

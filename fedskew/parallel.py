@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,33 +22,49 @@ class News(NamedTuple):
     error: FedskewError | None = None
 
 
+Tell = Callable[[News], None]
+
+
 def cores() -> int:
     """Processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    mine = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(mine(0)) if mine else os.cpu_count() or 1
 
 
 def carry_on(places: Sequence[Path], workers: int = 0) -> Iterator[News]:
-    """Trains the runs to their ends, several at a time, and tells of every round."""
+    """Trains the runs to their ends, several at a time; what one worker alone does is told run by run.
+
+    A run whose process was killed is not told of again: it has rounds left and can be resumed.
+    """
     count = min(workers or cores(), len(places))
-    if count <= 1:
-        yield from _in_turn(places)
+    if count > 1:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["fedskew.runs"])
+        yield from _at_once(context, places, count)
         return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedskew.runs"])
-    yield from _at_once(context, places, count)
-
-
-def _in_turn(places: Sequence[Path]) -> Iterator[News]:
-    from fedskew import runs
-
     for place in places:
         told: list[News] = []
-        try:
-            runs.carry_on(place, lambda where, done, rounds: told.append(News(where, done, rounds)))
-            yield from told
-        except FedskewError as error:
-            yield from told
-            yield News(place, 0, 0, error)
+        _one(place, told.append)
+        yield from told
+
+
+def follow(places: Sequence[Path], tell: Tell, workers: int = 0) -> None:
+    """The same, told round by round, as it happens, to a function."""
+    if min(workers or cores(), len(places)) > 1:
+        for news in carry_on(places, workers):
+            tell(news)
+        return
+    for place in places:
+        _one(place, tell)
+
+
+def _one(place: Path, tell: Tell) -> None:
+    from fedskew import runs
+
+    try:
+        runs.carry_on(place, lambda where, done, rounds: tell(News(where, done, rounds)))
+    except FedskewError as error:
+        tell(News(place, 0, 0, error))
 
 
 def _at_once(context: ForkServerContext, places: Sequence[Path], count: int) -> Iterator[News]:
@@ -74,7 +90,7 @@ def _listen(news: Any, workers: Sequence[Any]) -> Iterator[News]:
             said = news.get(timeout=1.0)
         except queue.Empty:
             if all(not worker.is_alive() for worker in workers):
-                raise FedskewError("a worker process ended unexpectedly; resume the runs.") from None
+                return
             continue
         if said is None:
             finished += 1
@@ -85,12 +101,7 @@ def _listen(news: Any, workers: Sequence[Any]) -> Iterator[News]:
 def _worker(todo: Any, news: Any) -> None:
     import torch
 
-    from fedskew import runs
-
     torch.set_num_threads(1)
     while (place := todo.get()) is not None:
-        try:
-            runs.carry_on(place, lambda where, done, rounds: news.put(News(where, done, rounds)))
-        except FedskewError as error:
-            news.put(News(place, 0, 0, error))
+        _one(place, news.put)
     news.put(None)

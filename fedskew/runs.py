@@ -28,6 +28,7 @@ from fedskew.values import Cohort
 PARTITION = "partition.json"
 CENSUS = "census.json"  # class names and class counts of every client: what a report needs of the data
 OnRound = Callable[[Path, int, int], None]  # (run, rounds done, rounds in all)
+Opened = Callable[[Config, Path], Session]
 
 
 def folder(config: Config, seed: int, out: Path) -> Path:
@@ -44,12 +45,13 @@ def begin(config: Config, seed: int, out: Path) -> Path:
     packed = _packed(experiment, partition, seed, data.y.numpy())
     chosen = {f"engine.{key}": value for key, value in asdict(experiment.choice(seed, data)).items()}
     resolved = config.changed({"seeds": [seed], **chosen})
-    files = {PARTITION: packed, CENSUS: _census(experiment.federation(data, seed))}
+    files = {PARTITION: packed, CENSUS: census(experiment.federation(data, seed))}
     RunStore.create(place, resolved.toml(), environment.describe(), files).close()
     return place
 
 
-def _census(federation: Federation) -> bytes:
+def census(federation: Federation) -> bytes:
+    """Class names and class counts of every client, as a file."""
     labels, partition = federation.data.y.numpy(), federation.partition
     tested = counts(labels, partition.test, federation.classes)
     content = {
@@ -68,19 +70,15 @@ def _packed(experiment: Experiment, partition: Partition, seed: int, labels: Ind
     return artefact.pack(partition, type(scheme).__name__.lower(), vars(scheme), own, labels)[0]
 
 
-def carry_on(place: Path, on_round: OnRound | None = None) -> Result:
-    """Trains to the last round; a run that is complete is only read."""
+def carry_on(place: Path, on_round: OnRound | None = None, opened: Opened | None = None) -> Result:
+    """Trains to the last round, simulated unless `opened` has another engine; a complete run is only read."""
     with RunStore.open(place) as store:
         config = parse(RunReader(place).config(), str(place / layout.CONFIG))
         rounds = config.train.rounds
         if store.round is None or store.round + 1 < rounds:
-            _train(store, config, place, on_round)
+            with (opened or _session)(config, place) as session:
+                _rounds(store, session, config, place, on_round)
     return read(place)
-
-
-def _train(store: RunStore, config: Config, place: Path, on_round: OnRound | None) -> None:
-    with _session(config, place) as session:
-        _rounds(store, session, config, place, on_round)
 
 
 def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_round: OnRound | None) -> None:

@@ -74,7 +74,7 @@ def _interval(differences: Sequence[float], confidence: float) -> Difference:
     mean, std, n = summarise(differences)
     if n == 1:
         return Difference(mean, -math.inf, math.inf, signs)
-    from scipy.stats import t  # imported here because it takes longer than everything else in this file
+    from scipy.special import stdtrit  # scipy.stats has this quantile too, but loads for seconds
 
-    margin = float(t.ppf((1 + confidence) / 2, n - 1)) * std / math.sqrt(n)
+    margin = float(stdtrit(n - 1, (1 + confidence) / 2)) * std / math.sqrt(n)
     return Difference(mean, mean - margin, mean + margin, signs)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedskew.augment import Draws, crop_flip
 from fedskew.tree import State, Tree
 
 
@@ -56,6 +57,7 @@ class Plan(NamedTuple):
 
     steps: tuple[Tensor, ...] | Tensor  # [S, B] when padded
     live: Tensor | None = None  # [S, B]; None where every position is real
+    draws: tuple[Draws, ...] | Draws | None = None  # how each image is cropped and mirrored
 
     def alive(self) -> Tensor | None:
         """Which steps [S] hold at least one real example; None where all do."""
@@ -73,12 +75,18 @@ class Client(NamedTuple):
     plans: tuple[Plan, ...]  # one per phase
     id: Tensor  # the client's number
     epoch: Plan = Plan(())  # one pass over its data, in an order that is the same in every round
+    black: Tensor | None = None  # [channels] what augmented images are padded with
 
     def batch(self, plan: Plan, position: int) -> Batch:
         """The examples of one step."""
         chosen = plan.steps[position]
         live = None if plan.live is None else plan.live[position]
-        return Batch(self.x[chosen], self.y[chosen], live)
+        x = self.x[chosen]
+        if isinstance(plan.draws, Draws):
+            x = crop_flip(x, Draws(plan.draws.offsets[position], plan.draws.flips[position]), fill=self.black)
+        elif plan.draws is not None:
+            x = crop_flip(x, plan.draws[position], fill=self.black)
+        return Batch(x, self.y[chosen], live)
 
     def everything(self) -> Iterator[Batch]:
         """All its examples once."""

@@ -23,7 +23,7 @@ from fedskew.parts import (
 )
 from fedskew.parts.aggregates import normalised_weights
 from fedskew.parts.components import grouped_mean, grow
-from fedskew.parts.fair import fair_weights, next_power, power_weights, project_simplex
+from fedskew.parts.fair import fair_weights, next_power, power_weights, project_simplex, seated
 from fedskew.step import SGD
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Reply
@@ -300,7 +300,10 @@ def test_projection_leaves_the_simplex_alone() -> None:
 
 def test_afl_weighs_by_lambda_and_then_raises_it() -> None:
     start, stacked = drawn(3)
-    state = {"weights": torch.tensor([0.5, 0.1, 0.2, 0.2], dtype=torch.float64)}
+    state = {
+        "weights": torch.tensor([0.5, 0.1, 0.2, 0.2], dtype=torch.float64),
+        "clients": torch.tensor([0, 1, 2, -1]),
+    }
     replies = reply(stacked, [9, 9, 9], Agnostic=losses(1.0, 3.0, 0.5))
     found, new = combined(Agnostic(rate=0.1), start, replies, 4, state)
     assert near(
@@ -312,9 +315,28 @@ def test_afl_weighs_by_lambda_and_then_raises_it() -> None:
 
 def test_afl_with_no_weight_on_any_participant_is_uniform() -> None:
     start, stacked = drawn(2)
-    state = {"weights": torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)}
+    state = {
+        "weights": torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64),
+        "clients": torch.tensor([0, 1, 5]),
+    }
     found, _ = combined(Agnostic(), start, reply(stacked, [3, 1], Agnostic=losses(1, 1)), 3, state)
     assert near(found[WEIGHT], (stacked[WEIGHT][0] + stacked[WEIGHT][1]) / 2)
+
+
+def test_afl_finds_clients_whose_numbers_have_gaps() -> None:
+    clients, places = seated(torch.tensor([-1, -1, -1]), (7, 2))
+    assert clients.tolist() == [2, 7, -1]
+    assert places.tolist() == [1, 0]
+    clients, places = seated(clients, (40, 7))
+    assert clients.tolist() == [2, 7, 40]
+    assert places.tolist() == [2, 1]
+
+
+def test_components_arrive_alike_whatever_the_order_of_the_replies() -> None:
+    order = [2, 0, 1]
+    sent = reply({"w": rows()[order]}, [1, 1, 1], OwnRows={"classes": CLASSES[order], "rows": ROWS[order]})
+    found, _ = AsArrived().combine({"w": COMPONENTS}, sent, Cohort((2, 0, 1), 9, 0), {}, MODEL)
+    assert torch.equal(found["w"], components(AsArrived()))
 
 
 @pytest.mark.parametrize("q", [0.0, 1.0, 2.5])

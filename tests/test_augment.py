@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedskew import keys
-from fedskew.models.augment import Draws, crop_flip, draw
+from fedskew.augment import Draws, crop_flip, draw
 
 
 def by_loop(x: Tensor, draws: Draws, padding: int, fill: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedskew.cli.main import app
-from fedskew.cli.screen import Progress, console, table
-from fedskew.errors import ConfigError, FedskewError
+from fedskew.cli.screen import console
+from fedskew.cli.training import finish
+from fedskew.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedskew.config import Config
-    from fedskew.results import Results
 
 File = Annotated[Path, typer.Argument(help="A configuration; `fedskew new` writes one.")]
 Override = Annotated[list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s train.lr=0.1")]
@@ -28,6 +27,10 @@ Workers = Annotated[int, typer.Option("--workers", min=0, help="Runs at once; 0:
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print the resolved settings, write nothing.")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", help="Also to tensorboard:DIR, wandb:PROJECT or mlflow:DIR; can be repeated."),
+]
 RUNS = Path("runs")
 DEMO = ("fedavg", "fedprox", "scaffold", "fedlc", "fedrs", "fedova", "fedabc", "map")
 
@@ -39,18 +42,21 @@ def run(
     seeds: Seeds = None,
     out: Out = RUNS,
     workers: Workers = 0,
+    track: Track = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Run one configuration under its seeds."""
     from fedskew.config import load
+    from fedskew.track import open_all
 
     loaded = load(config, set or [])
     chosen = _seeds(seeds, loaded.seeds)
     if dry_run:
         _dry(loaded)
         return
-    _start([(loaded, seed) for seed in chosen], out, workers, json)
+    trackers = open_all(track or [])
+    finish(_begun([(loaded, seed) for seed in chosen], out), workers, json, trackers=trackers)
 
 
 @app.command()
@@ -61,11 +67,19 @@ def compare(
     seeds: Seeds = None,
     out: Out = RUNS,
     workers: Workers = 0,
+    track: Track = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Begin what is missing, continue what is there.")
+    ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Continue only those of the runs that failed.")
+    ] = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Run several methods on the same data, split, initial model and participants."""
     from fedskew.config import load
+    from fedskew.track import open_all
 
     loaded = load(config, set or [])
     each = [_with(loaded, name.strip()) for name in methods.split(",") if name.strip()]
@@ -75,7 +89,13 @@ def compare(
         for one in each:
             _dry(one)
         return
-    _start([(one, seed) for one in each for seed in _seeds(seeds, loaded.seeds)], out, workers, json)
+    trackers = open_all(track or [])
+    jobs = [(one, seed) for one in each for seed in _seeds(seeds, loaded.seeds)]
+    places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
+    if failed and not places:
+        console.print("none of these runs has failed.")
+        return
+    finish(places, workers, json, trackers=trackers)
 
 
 @app.command()
@@ -87,7 +107,7 @@ def resume(
     """Continue interrupted runs to exactly what they would have been."""
     from fedskew import runs
 
-    _finish(runs.find(places), workers, json)
+    finish(runs.find(places), workers, json)
 
 
 @app.command()
@@ -104,7 +124,7 @@ def demo(
     jobs = [(config(method), seed) for method in DEMO for seed in _seeds(seeds, ())]
     console.print("Digits over 20 clients with two labels each: what does each method make of it?")
     places = [runs.ensure(one, seed, out) for one, seed in jobs]
-    _finish(places, workers, json, page=out / "report.html")
+    finish(places, workers, json, page=out / "report.html")
 
 
 def _with(config: Config, method: str) -> Config:
@@ -118,72 +138,23 @@ def _dry(config: Config) -> None:
     console.print(config.toml(), markup=False)
 
 
-def _start(jobs: Sequence[tuple[Config, int]], out: Path, workers: int, as_json: bool) -> None:
+def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
     from fedskew import runs
 
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
-    _finish([runs.begin(config, seed, out) for config, seed in jobs], workers, as_json)
+    return [runs.begin(config, seed, out) for config, seed in jobs]
 
 
-def _finish(places: Sequence[Path], workers: int, as_json: bool, page: Path | None = None) -> None:
-    from fedskew import parallel, runs
-    from fedskew.results import Results
+def _again(jobs: Sequence[tuple[Config, int]], out: Path, only_failed: bool) -> list[Path]:
+    """Runs begun where they are missing; or only those that are there and failed."""
+    from fedskew import failures, runs
+    from fedskew.store import layout
 
-    total = sum(runs.rounds_left(place) for place in places)
-    failed: dict[Path, FedskewError] = {}
-    try:
-        with Progress("training", total) as progress:
-            for news in parallel.carry_on(places, workers):
-                if news.error:
-                    failed[news.place] = news.error
-                else:
-                    progress.advance(f"{news.place.parent.name} seed {news.place.name}")
-    except KeyboardInterrupt:
-        console.print(
-            f"\nInterrupted; every finished round is saved. Continue with:\n  fedskew resume {_common(places)}"
-        )
-        raise typer.Exit(130) from None
-    results = Results(tuple(runs.read(place) for place in places if place not in failed))
-    show(results, as_json)
-    if page is not None:
-        from fedskew.report.page import write
-
-        write(places, page)
-        console.print(f"report: {page}")
-    for place, error in failed.items():
-        console.print(f"failed: {place}: {error}", markup=False)
-    if failed:
-        raise next(iter(failed.values()))
-
-
-def _common(places: Sequence[Path]) -> str:
-    parents = {place.parent for place in places}
-    return " ".join(sorted(str(parent) for parent in parents))
-
-
-def show(results: Results, as_json: bool) -> None:
-    """Prints the table of a comparison: mean ± std over seeds of the last ten rounds, best in bold."""
-    from fedskew.results import HEADLINES
-
-    rows = results.summary()
-    if as_json:
-        console.print(json.dumps([row.plain() for row in rows], indent=1), markup=False, soft_wrap=True)
-        return
-    best = {metric: results.best(metric) for metric in HEADLINES}
-    cells = [
-        [
-            row.method,
-            *(f"[bold]{row.text(m)}[/bold]" if best[m] == row.method else row.text(m) for m in HEADLINES),
-        ]
-        for row in rows
-    ]
-    seeds = max((row.seeds for row in rows), default=0)
-    table(
-        ["method", *HEADLINES.values()],
-        cells,
-        f"per cent, mean of the last ten rounds ± std over {seeds} seeds",
-    )
+    if only_failed:
+        there = [(c, s) for c, s in jobs if layout.is_run(runs.folder(c, s, out))]
+        jobs = [(c, s) for c, s in there if failures.why(runs.folder(c, s, out)) is not None]
+    return [runs.ensure(config, seed, out) for config, seed in jobs]
 
 
 def _seeds(text: str | None, default: Sequence[int]) -> Sequence[int]:

@@ -8,24 +8,33 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.box import SIMPLE
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+REDRAW = 0.2  # seconds between two pictures on a terminal
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", right: int = 1) -> None:
     """Prints a table; columns from the `right`-th on are numbers."""
-    shown = Table(title=title or None, box=SIMPLE, title_justify="left", pad_edge=False)
-    for index, column in enumerate(columns):
-        shown.add_column(column, justify="right" if index >= right else "left", overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
+    shown = grid(columns, rows, title, right)
     if console.is_terminal:
         console.print(shown)
     else:
         Console(width=200, highlight=False).print(shown)
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", right: int = 1) -> Table:
+    """A table that is not printed yet."""
+    made = Table(title=title or None, box=SIMPLE, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="right" if index >= right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 class Progress:
@@ -34,34 +43,43 @@ class Progress:
     def __init__(self, title: str, total: int) -> None:
         self.title, self.total, self.done = title, total, 0
         self.started = self.printed = time.monotonic()
-        self.live = console.is_terminal
+        self.so_far: Table | None = None
+        # It is drawn when there is news, not by a clock of its own.
+        self.live = Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
+        if self.live:
+            self.live.start()
         return self
 
     def advance(self, note: str, by: int = 1) -> None:
         """Counts `by` more rounds and shows the note."""
         self.done += by
         now = time.monotonic()
-        if self.live:
-            console.print(self._line(now, note), end="\r", overflow="ellipsis", no_wrap=True)
-        elif now - self.printed > 5 or self.done == self.total:
+        wait = REDRAW if self.live else 5.0
+        if now - self.printed > wait or self.done == self.total:
             self.printed = now
-            console.print(self._line(now, note).rstrip())
+            self._show(self._line(now, note))
+
+    def _show(self, line: str) -> None:
+        if self.live is None:
+            console.print(line)
+            return
+        text = Text(line, no_wrap=True, overflow="ellipsis")
+        self.live.update(Group(self.so_far, text) if self.so_far else text, refresh=True)
 
     def _line(self, now: float, note: str) -> str:
         share = self.done / max(1, self.total)
         left = (now - self.started) * (1 - share) / max(share, 1e-9)
-        text = (
+        return (
             f"{self.title} {100 * share:3.0f} %  {self.done}/{self.total} rounds  {_clock(left)} left  {note}"
         )
-        return text.ljust(min(console.width - 1, 110))
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.live:
-            console.print(" " * min(console.width - 1, 110), end="\r")
+            self.live.stop()
 
 
 def _clock(seconds: float) -> str:

@@ -64,6 +64,7 @@ class Training:
     epochs: int = 5
     batch: int = 64
     min_steps: int = 0  # more epochs where a client has too few batches
+    augment: bool = False  # images are cropped (padding 4) and mirrored at random
 
     def epochs_for(self, per_epoch: int) -> int:
         """Epochs of a client with this many batches an epoch."""

@@ -15,10 +15,12 @@ from fedskew.values import Cohort, Reply
 class Engine(Protocol):
     """Runs `Algorithm.local` on the participants of a round and keeps what they remember."""
 
-    kept: MutableMapping[int, State]
+    @property
+    def kept(self) -> MutableMapping[int, State]:
+        """What clients remember, by client."""
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
-        """Stacked replies in client order; who failed or was refused is not in the cohort, None if all were."""
+        """Stacked replies in client order, None if there are none; the cohort is who is among them."""
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients' models where they are kept."""
@@ -46,5 +48,5 @@ def stack_replies(replies: Sequence[Reply]) -> Reply:
     return Reply(
         tree.stack([reply.shared for reply in replies]),
         {name: tree.stack([reply.extra[name] for reply in replies]) for name in first.extra},
-        *(torch.stack([reply[i] for reply in replies]) for i in range(2, len(Reply._fields))),
+        *(torch.stack([getattr(reply, name) for reply in replies]) for name in Reply._fields[2:]),
     )

@@ -2,15 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedskew import keys
 from fedskew.algorithm import Algorithm
+from fedskew.augment import Draws, draw
 from fedskew.data.dataset import Indices
 from fedskew.data.federation import Federation, Training
+from fedskew.errors import ConfigError
 from fedskew.values import Client, Plan
+
+
+class Piece(NamedTuple):
+    """One batch: positions in the pool and how its images are changed."""
+
+    positions: Indices
+    draws: Draws | None = None
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,16 @@ class Feed:
     def of(cls, algorithm: Algorithm, federation: Federation, training: Training) -> "Feed":
         """The feed of this federation, its pool in the algorithm's precision."""
         return cls(algorithm, federation, training, federation.data.x.to(algorithm.dtype))
+
+    def __post_init__(self) -> None:
+        if self.training.augment and self.x.ndim != 4:
+            shape = "x".join(map(str, self.x.shape[1:]))
+            raise ConfigError(f"train.augment crops and mirrors images; an example here is {shape}. Set it to 'none'.")
+
+    @cached_property
+    def black(self) -> Tensor | None:
+        """The lowest value of each channel, with which augmented images are padded."""
+        return self.x.amin((0, 2, 3)) if self.training.augment else None
 
     def client(self, round: int, client: int) -> Client:
         """One client with ragged batches."""
@@ -50,6 +71,7 @@ class Feed:
             tuple(_pad(phase, self.training.batch) for phase in zip(*plans, strict=True)),
             torch.tensor(clients),
             _pad([self._epoch(client) for client in clients], self.training.batch),
+            self.black,
         )
 
     def steps(self, client: int) -> int:
@@ -63,32 +85,41 @@ class Feed:
         owned = torch.ones_like(classes, dtype=torch.bool)
         epoch = _ragged(self._epoch(client))
         return Client(
-            self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client), epoch
+            self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client), epoch, self.black
         )
 
-    def _epoch(self, client: int) -> list[Indices]:
+    def _epoch(self, client: int) -> list[Piece]:
         own, batch = self.federation.partition.train[client], self.training.batch
         shuffled = own[keys.stream("epoch", self.algorithm.seed, client).permutation(len(own))]
-        return [shuffled[first : first + batch] for first in range(0, len(own), batch)]
+        return [Piece(shuffled[first : first + batch]) for first in range(0, len(own), batch)]
 
-    def _phases(self, round: int, client: int) -> list[list[Indices]]:
-        batches = self.federation.batches(self.algorithm.seed, round, client, self.training)
+    def _pieces(self, round: int, client: int) -> list[Piece]:
+        seed = self.algorithm.seed
+        batches = self.federation.batches(seed, round, client, self.training)
+        if not self.training.augment:
+            return [Piece(batch) for batch in batches]
+        random = keys.stream("augment", seed, round, client)
+        return [Piece(batch, draw(random, len(batch))) for batch in batches]
+
+    def _phases(self, round: int, client: int) -> list[list[Piece]]:
+        batches = self._pieces(round, client)
         per_epoch = -(-len(self.federation.partition.train[client]) // self.training.batch)
         cut = []
         for phase in self.algorithm.phases(round):
             chosen = [batches[i] for i in phase.cut(len(batches), len(batches) // per_epoch)]
             if self.algorithm.model.buffers:
                 # A single example has no batch statistics.
-                chosen = [step for step in chosen if len(step) > 1]
+                chosen = [step for step in chosen if len(step.positions) > 1]
             cut.append(_grouped(chosen, max(update.step.batches for update in phase.updates)))
         return cut
 
 
-def _ragged(steps: list[Indices]) -> Plan:
-    return Plan(tuple(torch.from_numpy(step) for step in steps))
+def _ragged(steps: list[Piece]) -> Plan:
+    draws = tuple(step.draws for step in steps if step.draws is not None)
+    return Plan(tuple(torch.from_numpy(step.positions) for step in steps), None, draws or None)
 
 
-def _grouped(steps: list[Indices], width: int) -> list[Indices]:
+def _grouped(steps: list[Piece], width: int) -> list[Piece]:
     """Whole groups of `width` batches; a client with fewer batches than that sees them again."""
     if width == 1 or not steps:
         return steps
@@ -103,12 +134,18 @@ def _widen(row: Client, wide: int) -> Client:
     return row._replace(classes=classes, owned=owned)
 
 
-def _pad(phase: Sequence[list[Indices]], batch: int) -> Plan:
+def _pad(phase: Sequence[list[Piece]], batch: int) -> Plan:
     longest = max(len(steps) for steps in phase)
     positions = torch.zeros(len(phase), longest, batch, dtype=torch.int64)
     live = torch.zeros(len(phase), longest, batch, dtype=torch.bool)
+    offsets = torch.zeros(len(phase), longest, batch, 2, dtype=torch.int64)
+    flips = torch.zeros(len(phase), longest, batch, dtype=torch.bool)
     for k, steps in enumerate(phase):
         for s, step in enumerate(steps):
-            positions[k, s, : len(step)] = torch.from_numpy(step)
-            live[k, s, : len(step)] = True
-    return Plan(positions, live)
+            size = len(step.positions)
+            positions[k, s, :size] = torch.from_numpy(step.positions)
+            live[k, s, :size] = True
+            if step.draws is not None:
+                offsets[k, s, :size], flips[k, s, :size] = step.draws
+    drawn = any(step.draws is not None for steps in phase for step in steps)
+    return Plan(positions, live, Draws(offsets, flips) if drawn else None)

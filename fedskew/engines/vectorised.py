@@ -6,6 +6,7 @@ import torch
 
 from fedskew import tree
 from fedskew.algorithm import Algorithm
+from fedskew.augment import Draws
 from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
@@ -60,8 +61,8 @@ class Vectorised:
         known = [{n: t for n, t in state.items() if n != "trained"} for state in states]
         stacked = {name: tree.stack([state[name] for state in known]) for name in known[0]}
         data = self.feed.block(round, ids)
-        plans = tuple(Plan(0, 0) for _ in data.plans)  # type: ignore[arg-type]
-        axes = Client(None, None, 0, 0, 0, plans, 0, Plan(0, 0))  # type: ignore[arg-type]
+        plans = tuple(Plan(0, 0, plan.draws and Draws(0, 0)) for plan in data.plans)  # type: ignore[arg-type]
+        axes = Client(None, None, 0, 0, 0, plans, 0, Plan(0, 0), None)  # type: ignore[arg-type]
 
         def one(kept: State, client: Client) -> tuple[Reply, State]:
             return self.algorithm.local(message, kept, client, functional)

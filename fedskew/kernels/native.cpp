@@ -63,7 +63,6 @@ constexpr bool MANY_REGISTERS = VECTOR_BYTES == 64;
 constexpr int TILE_ROWS = MANY_REGISTERS ? 12 : 6;  // times two vectors: the sums of a tile stay in registers
 constexpr int SUMS = MANY_REGISTERS ? 24 : 12;      // vectors of a filter that stay in registers
 constexpr int MOST_RUNS = 5;
-constexpr int MOST_POOLS = 64;
 
 #define UNROLL _Pragma("GCC unroll 32")  // so early that the sums become registers
 
@@ -309,7 +308,8 @@ void convolve(const Shape<T>& s, const T* image, Int rows, Int columns, const T*
     }
 }
 
-// The largest of each window of some rows [pool height][columns][out_padded] and which one it was; ReLU.
+// The largest of each window of some rows [pool height][columns][out_padded], and ReLU. `chosen` says where it was: how
+// far in the padded image from the window's corner, or -1 where ReLU lets no gradient pass.
 template <class T>
 void pool_row(const Layer& l, const Shape<T>& s, const T* rows, T* out, Number<T>* chosen) {
     Int columns = s.width * l.pool_width;
@@ -323,12 +323,12 @@ void pool_row(const Layer& l, const Shape<T>& s, const T* rows, T* out, Number<T
                     vec<T> value = load(window + (i * columns + j) * s.out_padded);
                     mask<T> better = (value > best) | (value != value);  // as torch: the first wins, nan always
                     best = better ? value : best;
-                    which = better ? mask<T>{} + Number<T>(i * l.pool_width + j) : which;
+                    which = better ? mask<T>{} + Number<T>(i * s.row + j * s.channels) : which;
                 }
             if (l.relu) {
                 mask<T> dead = best <= 0;
                 best = dead ? vec<T>{} : best;
-                which = dead ? mask<T>{} + Number<T>(s.pools) : which;
+                which = dead ? mask<T>{} - 1 : which;
             }
             store(out + x * s.out_padded + c, best);
             store(chosen + x * s.out_padded + c, which);
@@ -378,58 +378,26 @@ Gather<T> pick_gather(Int runs, Int vectors) {
     }
 }
 
-// Gathers every list into its own sums [runs][width], `stride` apart or where `origin` says; in blocks that fit
-// into registers, and block by block, so that what all lists read stays in the cache.
-template <class T, class Lists, class Origin>
-void gather_all(const Lists& lists, Int runs, Int width, const T* from, Int from_run, T* sums, Int sums_run,
-                Origin origin) {
-    Int vectors = width / lanes<T>;
-    for (Int v = 0, i = 0, wide; v < vectors; v += wide, ++i) {
-        wide = portion(vectors, SUMS, i);
-        Int most = std::min<Int>(MOST_RUNS, SUMS / wide);
-        for (Int r = 0, j = 0, tall; r < runs; r += tall, ++j) {
-            tall = portion(runs, most, j);
-            Gather<T> work = pick_gather<T>(tall, wide);
-            const T* start = from + r * from_run + v * lanes<T>;
-            T* target = sums + r * sums_run + v * lanes<T>;
-            for (Int n = 0; n < lists.number; ++n)
-                work(lists.count[n], lists.place + n * lists.capacity, lists.value + n * lists.capacity, start, from_run,
-                     target + origin(n), sums_run);
-        }
-    }
-}
-
-// Where the output of a convolution lies: inside the next padded image, or (flat) as a row in torch's order.
-template <class T>
-struct Place {
-    T* start;
-    Int image, row, pixel, channel;
-};
-
-// Gradients that are not zero, in lists: `count` values each, and the places that belong to them.
+// Gradients that are not zero, in lists: `count` values each, the places that belong to them, and where their sum goes.
 template <class T>
 struct Lists {
     Int number, capacity;
     T* value;
-    int32_t *place, *count;
+    int32_t *place, *count, *origin;
 
     static Int room(Int most) { return most + lanes<T>; }  // beyond the last one that counts
-    static Int bytes(Int number, Int most) { return up(number * (4 + room(most) * Int(4 + sizeof(T))), 64); }
+    static Int bytes(Int number, Int most) { return up(number * (8 + room(most) * Int(4 + sizeof(T))), 64); }
     Lists(Int n, Int most, uint8_t* memory) : number(n), capacity(room(most)) {
         value = reinterpret_cast<T*>(memory);
         place = reinterpret_cast<int32_t*>(value + n * capacity);
         count = place + n * capacity;
+        origin = count + n;
     }
 
-    // Every entry is written, and the next one overwrites it unless it counts: there is no branch to guess.
-    template <class Fill>
-    void fill(Int list, Int candidates, Fill next) {
-        int32_t* places = place + list * capacity;
-        T* values = value + list * capacity;
-        Int end = 0;
-        for (Int i = 0; i < candidates; ++i) end += next(i, places[end], values[end]);
-        std::fill(values + end, values + end + lanes<T>, T(0));
-        count[list] = end;
+    // Ends a list after `end` entries.
+    void close(Int list, Int end, Int sum) {
+        std::fill_n(value + list * capacity + end, lanes<T>, T(0));
+        count[list] = end, origin[list] = sum;
     }
 
     T total(Int list) const {
@@ -441,27 +409,53 @@ struct Lists {
     }
 };
 
+// Gathers every list into its own sums [runs][width], in blocks that fit into registers, and block by block, so that
+// what all lists read stays in the cache.
+template <class T>
+void gather_all(const Lists<T>& lists, Int runs, Int width, const T* from, Int from_run, T* sums, Int sums_run) {
+    Int vectors = width / lanes<T>;
+    for (Int v = 0, i = 0, wide; v < vectors; v += wide, ++i) {
+        wide = portion(vectors, SUMS, i);
+        Int most = std::min<Int>(MOST_RUNS, SUMS / wide);
+        for (Int r = 0, j = 0, tall; r < runs; r += tall, ++j) {
+            tall = portion(runs, most, j);
+            Gather<T> work = pick_gather<T>(tall, wide);
+            const T* start = from + r * from_run + v * lanes<T>;
+            T* target = sums + r * sums_run + v * lanes<T>;
+            for (Int n = 0; n < lists.number; ++n)
+                work(lists.count[n], lists.place + n * lists.capacity, lists.value + n * lists.capacity, start, from_run,
+                     target + lists.origin[n], sums_run);
+        }
+    }
+}
+
+// Where the output of a convolution lies: inside the next padded image, or (flat) as a row in torch's order.
+template <class T>
+struct Place {
+    T* start;
+    Int image, row, pixel, channel;
+};
+
 template <class T>
 struct Convolution {
     const Layer& l;
     Shape<T> s;
     Int columns;  // of the convolution that pooling looks at
-    // The filters between zeros: whichever pixel of a window was chosen, the filter can be laid over the whole part
-    // of the image that the window sees, `seen` runs of `seen_width`.
-    Int seen, seen_width, framed_run, framed;
+    // The filters with zeros on both sides: whichever pixel in a row of a window was chosen, its filter can be laid
+    // over all that the row sees, `seen` numbers in each run.
+    Int seen, framed_run, framed;
 
     explicit Convolution(const Layer& layer) : l(layer), s(layer), columns(s.width * layer.pool_width) {
-        seen = s.kernel + l.pool_height - 1;
-        seen_width = up((l.kernel_width + l.pool_width - 1) * s.channels, lanes<T>);
-        framed_run = seen_width + (l.pool_width - 1) * s.channels;
-        framed = (seen + l.pool_height - 1) * framed_run;
+        seen = up((l.kernel_width + l.pool_width - 1) * s.channels, lanes<T>);
+        framed_run = seen + (l.pool_width - 1) * s.channels;
+        framed = s.kernel * framed_run;
     }
 
     Int filters() const { return up(std::max(s.kernel * s.run * s.out_padded, s.out * framed + lanes<T>), lanes<T>); }
     Int sums() const { return s.out * s.kernel * s.run_padded; }
     Int scratch_bytes() const {
         Int forward = s.out_padded * (1 + l.pool_height * columns + s.width);
-        Int lists = Lists<T>::bytes(s.out, s.pixels) + Lists<T>::bytes(s.pixels, s.out);
+        Int lists = Lists<T>::bytes(s.out, s.pixels) + Lists<T>::bytes(s.pixels * l.pool_height, s.out);
         return Int(sizeof(T)) * (filters() + up(std::max(forward, sums()), lanes<T>)) + lists;
     }
 
@@ -490,41 +484,52 @@ struct Convolution {
             for (Int c = 0; c < s.channels; ++c)
                 for (Int i = 0; i < s.kernel; ++i)
                     for (Int j = 0; j < l.kernel_width; ++j)
-                        out[o * framed + (i + l.pool_height - 1) * framed_run + (j + l.pool_width - 1) * s.channels + c] =
-                            *weight++;
+                        out[o * framed + i * framed_run + (j + l.pool_width - 1) * s.channels + c] = *weight++;
     }
+
+    // In both kinds of lists every entry is written, and the next one overwrites it unless it counts: there is no
+    // branch to guess.
 
     // By output channel: where in the image the filter lay.
     void by_channel(const T* dy, const Place<T>& at, const Number<T>* chosen, Lists<T>& lists) const {
-        int32_t shift[MOST_POOLS + 1] = {};
-        for (Int k = 0; k < s.pools; ++k) shift[k] = k / l.pool_width * s.row + k % l.pool_width * s.channels;
-        int32_t corner[s.pixels], from[s.pixels];
-        for (Int i = 0; i < s.pixels; ++i) {
-            corner[i] = i / s.width * l.pool_height * s.row + i % s.width * l.pool_width * s.channels;
-            from[i] = i / s.width * at.row + i % s.width * at.pixel;
+        int32_t down = l.pool_height * s.row, right = l.pool_width * s.channels;
+        for (Int c = 0; c < s.out; ++c) {
+            int32_t* places = lists.place + c * lists.capacity;
+            T* values = lists.value + c * lists.capacity;
+            const Number<T>* offset = chosen + c;
+            Int end = 0;
+            for (Int y = 0; y < s.height; ++y) {
+                const T* from = dy + y * at.row + c * at.channel;
+                int32_t corner = y * down;
+                for (Int x = 0; x < s.width; ++x, offset += s.out_padded, from += at.pixel, corner += right) {
+                    places[end] = corner + int32_t(*offset);
+                    values[end] = *from;
+                    end += *offset >= 0;
+                }
+            }
+            lists.close(c, end, c * s.kernel * s.run_padded);
         }
-        for (Int c = 0; c < s.out; ++c)
-            lists.fill(c, s.pixels, [&](Int i, int32_t& place, T& value) {
-                Number<T> which = chosen[i * s.out_padded + c];
-                place = corner[i] + shift[which];
-                value = dy[from[i] + c * at.channel];
-                return which < s.pools;
-            });
     }
 
-    // By window: where among the framed filters the image that the window sees begins.
+    // By row of a window: where among the framed filters that begins which lies over what the row sees.
     void by_window(const T* dy, const Place<T>& at, const Number<T>* chosen, Lists<T>& lists) const {
-        int32_t shift[MOST_POOLS + 1] = {};
-        for (Int k = 0; k < s.pools; ++k)
-            shift[k] = (l.pool_height - 1 - k / l.pool_width) * framed_run +
-                       (l.pool_width - 1 - k % l.pool_width) * s.channels;
-        for (Int i = 0; i < s.pixels; ++i, chosen += s.out_padded) {
-            const T* from = dy + i / s.width * at.row + i % s.width * at.pixel;
-            lists.fill(i, s.out, [&](Int c, int32_t& place, T& value) {
-                place = c * framed + shift[chosen[c]];
-                value = from[c * at.channel];
-                return chosen[c] < s.pools;
-            });
+        uint32_t width = l.pool_width * s.channels;
+        for (Int i = 0, list = 0; i < s.pixels; ++i, chosen += s.out_padded) {
+            Int y = i / s.width, x = i % s.width;
+            for (Int row = 0; row < l.pool_height; ++row, ++list) {
+                int32_t* places = lists.place + list * lists.capacity;
+                T* values = lists.value + list * lists.capacity;
+                const T* from = dy + y * at.row + x * at.pixel;
+                int32_t start = width - s.channels, before = row * s.row;
+                Int end = 0;
+                for (Int c = 0; c < s.out; ++c, from += at.channel, start += framed) {
+                    int32_t offset = int32_t(chosen[c]) - before;
+                    places[end] = start - offset;
+                    values[end] = *from;
+                    end += uint32_t(offset) < width;
+                }
+                lists.close(list, end, (y * l.pool_height + row) * s.row + x * width);
+            }
         }
     }
 
@@ -533,7 +538,7 @@ struct Convolution {
         T* d_filters = scratch + filters();
         uint8_t* memory = reinterpret_cast<uint8_t*>(d_filters + up(sums(), lanes<T>));
         Lists<T> channels(s.out, s.pixels, memory);
-        Lists<T> windows(s.pixels, s.out, memory + Lists<T>::bytes(s.out, s.pixels));
+        Lists<T> windows(s.pixels * l.pool_height, s.out, memory + Lists<T>::bytes(s.out, s.pixels));
         std::fill(d_filters, d_filters + sums(), T(0));
         if (d_bias) std::fill(d_bias, d_bias + s.out, T(0));
         if (dx) frame_filters(weight, scratch);
@@ -542,14 +547,11 @@ struct Convolution {
             const T* dy = from.start + b * from.image;
             by_channel(dy, from, chosen, channels);
             if (d_weight)
-                gather_all(channels, s.kernel, s.run_padded, images + b * s.image, s.row, d_filters, s.run_padded,
-                           [&](Int c) { return c * s.kernel * s.run_padded; });
+                gather_all(channels, s.kernel, s.run_padded, images + b * s.image, s.row, d_filters, s.run_padded);
             for (Int c = 0; d_bias && c < s.out; ++c) d_bias[c] += channels.total(c);
             if (!dx) continue;
             by_window(dy, from, chosen, windows);
-            gather_all(windows, seen, seen_width, scratch, framed_run, dx + b * s.image, s.row, [&](Int i) {
-                return i / s.width * l.pool_height * s.row + i % s.width * l.pool_width * s.channels;
-            });
+            gather_all(windows, s.kernel, seen, scratch, framed_run, dx + b * s.image, s.row);
         }
         for (Int o = 0; d_weight && o < s.out; ++o)
             for (Int c = 0; c < s.channels; ++c)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedskew.errors import ConfigError
+from fedskew.kernels.shortcut import Shortcut
 from fedskew.tree import Tree
 from fedskew.values import Model, Out
 
@@ -35,7 +36,12 @@ def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = Non
             made = build()
         return {**{n: p.detach() for n, p in made.named_parameters()}, **dict(made.named_buffers())}
 
+    shortcut = Shortcut(skeleton, chosen[0])
+
     def forward(params: Tree, x: Tensor, train: bool) -> Out:
+        fast = shortcut(params, x)
+        if fast is not None:
+            return fast
         fresh = {name: params[name].clone() if train else params[name] for name in buffers}
         if skeleton.training != train:
             skeleton.train(train)

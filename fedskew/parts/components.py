@@ -78,7 +78,7 @@ class AsArrived(Aggregate):
         sent = replies.extra["OwnRows"]
         count = len(next(iter(shared.values())))
         seen = torch.zeros(count, dtype=replies.samples.dtype)
-        for k in replies.steps.argsort(stable=True).tolist():
+        for k in sorted(range(len(cohort.ids)), key=lambda k: (float(replies.steps[k]), cohort.ids[k])):
             mine = sent["classes"][k][sent["rows"][k]]
             seen = seen.index_add(0, mine, torch.ones_like(seen[mine]))
             rates = 1 / seen[mine] if self.rate is None else torch.full_like(seen[mine], self.rate)

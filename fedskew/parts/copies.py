@@ -12,7 +12,7 @@ from fedskew.parts.schedules import whole
 from fedskew.phase import Context, Phase, Update, Value
 from fedskew.step import SGD
 from fedskew.tree import Tree
-from fedskew.values import Batch, Model, View
+from fedskew.values import Batch, Model, Run, View
 
 if TYPE_CHECKING:
     from fedskew.method import Kit, Method
@@ -63,18 +63,25 @@ class MoreauEnvelope(Schedule):
         return tree.clone(params)
 
     def start(self, client: Tree, received: Tree) -> Tree:
-        return received
+        return {**tree.prefix(received, "now"), **tree.prefix(client, "before")}
+
+    def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
+        now, before = tree.under(view.client, "now"), tree.under(view.client, "before")
+        return {}, tree.where(run.steps > 0, now, before)
 
     def phases(self, kit: Kit) -> tuple[Phase, ...]:
         def gaps(work: Tree, context: Context) -> Tree:
             view = kit.view(self, work, context)
-            return {n: self.strength * (view.params[n] - view.client[n]) for n in kit.model.trainable}
+            return {
+                n: self.strength * (view.params[n] - view.client[f"now/{n}"]) for n in kit.model.trainable
+            }
 
         def back(work: Tree, context: Context) -> Tree:
-            return tree.prefix(tree.scale(gaps(work, context), -1), self.name)
+            return tree.prefix(tree.scale(gaps(work, context), -1), place)
 
+        place = f"{self.name}/now"
         rule = SGD(self.lr, weight_decay=self.weight_decay)
-        private = _told(kit.beside(self.name, kit.method.objective, back, rule, self.repeats), self.name)
+        private = _told(kit.beside(place, kit.method.objective, back, rule, self.repeats), place)
         follow = Update(kit.model.trainable, None, gaps, SGD(kit.solver.lr))
         return (Phase(whole, (private, follow), emits=True),)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -81,7 +82,8 @@ class Agnostic(Aggregate):
     reveals: ClassVar[str] = LOSS
 
     def server_state(self, shared: Tree, population: int) -> Tree:
-        return {"weights": torch.full((population,), 1 / population, dtype=torch.float64)}
+        weights = torch.full((population,), 1 / population, dtype=torch.float64)
+        return {"weights": weights, "clients": torch.full((population,), -1)}
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         return {"loss": reported(self.report, run, view)}, {}
@@ -89,12 +91,23 @@ class Agnostic(Aggregate):
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
-        ids = torch.tensor(cohort.ids)
-        own = state["weights"][ids]
+        clients, places = seated(state["clients"], cohort.ids)
+        own = state["weights"][places]
         total = own.sum()
         weights = torch.where(total > 0, own / torch.where(total > 0, total, 1), 1 / len(own))
-        raised = state["weights"].index_add(0, ids, self.rate * replies.extra[self.name]["loss"].double())
-        return tree.mean(replies.shared, weights), {"weights": project_simplex(raised)}
+        raised = state["weights"].index_add(0, places, self.rate * replies.extra[self.name]["loss"].double())
+        return tree.mean(replies.shared, weights), {"weights": project_simplex(raised), "clients": clients}
+
+
+def seated(clients: Tensor, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """(who has which place, the places of `ids`); a newcomer takes the first free one, marked -1.
+
+    Numbers of clients may have gaps, and places nobody has taken yet all weigh the same.
+    """
+    known = clients.tolist()
+    for client in sorted(set(ids) - set(known)):
+        known[known.index(-1)] = client
+    return torch.tensor(known), torch.tensor([known.index(client) for client in ids])
 
 
 def project_simplex(point: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedskew import losses
 from fedskew.part import Term
 from fedskew.tree import Tree
-from fedskew.values import Batch, Cohort, Out, Run, View
+from fedskew.values import Batch, Cohort, Model, Out, Run, View
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ class Key(NamedTuple):
 
     label: str
     colour: str
-    dash: str = "solid"
-    symbol: str = "circle"
+    symbol: str = "square"
+    dash: str = ""  # none: marks without a line
 
 
 class Control(NamedTuple):
@@ -56,7 +56,7 @@ def looks(labels: Iterable[str]) -> dict[str, Key]:
     for i, label in enumerate(labels):
         turn = i // len(COLOURS)
         dash, symbol = DASHES[(i + turn) % len(DASHES)], SYMBOLS[(i + turn) % len(SYMBOLS)]
-        found[label] = Key(label, COLOURS[i % len(COLOURS)], dash, symbol)
+        found[label] = Key(label, COLOURS[i % len(COLOURS)], symbol, dash)
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedskew import failures
 from fedskew.config import Config, parse
 from fedskew.results import Result
 from fedskew.store import layout
@@ -56,8 +57,16 @@ class Seen(NamedTuple):
     @property
     def diverged(self) -> str | None:
         """Why training broke off, if it diverged and was not taken up again since."""
-        ends = [e for e in self.events if e["event"] in ("diverged", "resumed", "finished")]
-        return str(ends[-1].get("why", "")) if ends and ends[-1]["event"] == "diverged" else None
+        return self._ended_by("diverged")
+
+    @property
+    def failed(self) -> str | None:
+        """Why it ended before its time for another reason, if it was not taken up again since."""
+        return self._ended_by("failed")
+
+    def _ended_by(self, event: str) -> str | None:
+        turns = [e for e in self.events if e["event"] in (*failures.ENDED, *failures.GOES_ON)]
+        return str(turns[-1].get("why", "")) if turns and turns[-1]["event"] == event else None
 
     def result(self, label: str) -> Result:
         """Its records under a label; a diverged run has no result, so that no mean hides it."""

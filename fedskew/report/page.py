@@ -21,7 +21,7 @@ from fedskew.report.figure import Figure
 from fedskew.report.section import Section
 from fedskew.report.sections import answer as answer_section
 from fedskew.report.sections import classes, clients, curves, data, inside, setup
-from fedskew.report.study import Setting, Study, study
+from fedskew.report.study import Study, study
 from fedskew.report.table import data_link
 
 SCRIPTS = ("draw.js", "controls.js", "tables.js", "tsne.js", "start.js")
@@ -106,21 +106,31 @@ def standalone(page: Page) -> str:
             "form-action 'none'",
         )
     )
-    return environment().get_template("page.html.j2").render(
-        page=page,
-        body=body(page),
-        policy=policy,
-        plotly=Markup(plotly),
-        script=Markup(script),
-        style=Markup(style),
-        payload=Markup(embedded(payload(page))),
-        version=__version__,
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            page=page,
+            nav=nav(page),
+            body=body(page),
+            policy=policy,
+            plotly=Markup(plotly),
+            script=Markup(script),
+            style=Markup(style),
+            payload=Markup(embedded(payload(page))),
+            version=__version__,
+        )
     )
 
 
 def body(page: Page) -> Markup:
     """Everything between the header and the end of the page."""
     return Markup(environment().get_template("body.html.j2").render(page=page, data_link=data_link))
+
+
+def nav(page: Page) -> Markup:
+    """The links to the sections."""
+    return Markup(environment().get_template("nav.html.j2").render(page=page))
 
 
 def payload(page: Page) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fedskew.report.figure import Figure
+from fedskew.report.study import Setting, Study
 from fedskew.report.table import Table
 
 
@@ -37,3 +38,13 @@ def section(
         tuple(table for table in tables if table is not None),
         tuple(notes),
     )
+
+
+def named(study: Study, setting: Setting, text: str) -> str:
+    """A title that says which setting it is about, where there are several."""
+    return text if len(study.settings) == 1 else f"{text} ({setting.label})"
+
+
+def numbered(study: Study, setting: Setting, id: str) -> str:
+    """An identifier that no other setting's table has."""
+    return id if len(study.settings) == 1 else f"{id}-{study.settings.index(setting) + 1}"

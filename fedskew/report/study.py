@@ -50,6 +50,11 @@ class Setting(NamedTuple):
         """A run that stands for the setting."""
         return self.arms[0].runs[0]
 
+    def class_names(self, count: int) -> list[str]:
+        """The names of the classes, or their numbers where a run has not recorded them."""
+        census = self.first.census
+        return list(census.classes) if census else [str(i) for i in range(count)]
+
 
 class Study(NamedTuple):
     """Everything one report is about."""
@@ -143,9 +148,15 @@ def _without_repeats(runs: Sequence[Seen]) -> tuple[list[Seen], list[str]]:
 
 def _notes(seen: Sequence[Seen], runs: Sequence[Seen]) -> list[str]:
     notes = [
-        f"{run.config.method.preset}, seed {run.seed}: diverged after {run.rounds} rounds, so its method has no mean."
+        f"{run.config.method.preset}, seed {run.seed}: diverged after {run.rounds} rounds, so its method "
+        "has no mean."
         for run in runs
         if run.diverged is not None
+    ]
+    notes += [
+        f"{run.config.method.preset}, seed {run.seed}: failed after {run.rounds} rounds: {run.failed}"
+        for run in runs
+        if run.failed is not None
     ]
     going = [run for run in runs if run.diverged is None and not run.complete]
     if going:

@@ -63,7 +63,7 @@ class Group(_Closed):
     settings: Settings = {}
     quick: Settings = {}
     tier: Tier | None = None
-    other: bool = Field(False, description="stands in for the data of the paper")
+    per_seed: tuple[str, ...] = Field((), description="settings that take the value of the seed")
 
 
 class Column(_Closed):
@@ -74,6 +74,7 @@ class Column(_Closed):
     tier: Tier | None = Field(None, description="at least this tier, whatever the row says")
     settings: Settings = {}
     on: dict[str, Settings] = Field({}, description="further settings by group")
+    study: Settings = Field({}, description="options on top of the row's study")
 
 
 class Row(_Closed):
@@ -96,12 +97,15 @@ class Comparison(_Closed):
     """One column is above others in these rows, or more so than in the row it is held against."""
 
     rows: tuple[str, ...] = ("*",)
-    more: str
+    more: tuple[str, ...]
     less: tuple[str, ...] = ()
     against: str | None = Field(None, description="a row whose own difference is taken off")
+    above: float | None = Field(None, description="a number to be above, instead of another column")
+    below: float | None = Field(None, description="a number to be below")
     gain: float | dict[str, float] | None = Field(None, description="claimed; default: as published")
     slack: float | None = Field(None, description="not lower by more than this, instead of a gain")
     score: str | None = None
+    less_score: str | None = Field(None, description="of what it is compared with, where it is another")
 
 
 class Claim(_Closed):
@@ -132,7 +136,6 @@ class Recipe(_Closed):
     title: str
     tier: Tier = 3
     seeds: tuple[int, ...] = (0, 1, 2)
-    per_seed: tuple[str, ...] = Field((), description="settings that take the value of the seed")
     notes: tuple[str, ...] = ()
     settings: Settings = {}
     quick: Settings = {}
@@ -170,13 +173,15 @@ class Recipe(_Closed):
 
     def _check(self, claim: Claim, columns: list[str]) -> None:
         for one in claim.compare:
-            _known(f"column of claim {claim.id}", [one.more, *one.less], columns)
-            _known(f"score of claim {claim.id}", [one.score or claim.score], self.scores)
+            _known(f"column of claim {claim.id}", [*one.more, *one.less], columns)
+            named = [one.score or claim.score, *([one.less_score] if one.less_score else [])]
+            _known(f"score of claim {claim.id}", named, self.scores)
             if not all(self.chosen((pattern,)) for pattern in one.rows):
                 raise ValueError(f"claim {claim.id}: no row matches one of {', '.join(one.rows)}")
             if one.against and one.against not in [row.name for row in self.rows]:
                 raise ValueError(f"claim {claim.id}: there is no row {one.against}")
-            if not one.less and one.against is None:
+            held = (*one.less, one.against, one.above, one.below)
+            if all(value is None for value in held):
                 raise ValueError(f"claim {claim.id}: {one.more} is compared with nothing")
 
 

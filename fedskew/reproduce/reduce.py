@@ -1,12 +1,12 @@
-"""How the rounds of a run become one number. The reducers are named in recipes."""
+"""How the rounds of a run become one number, by name. Nothing here imports torch."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
-from fedskew import metrics
 from fedskew.errors import ConfigError, unknown
 
 Reducer = Callable[[Sequence[float]], float]
@@ -14,25 +14,29 @@ ALWAYS = ("last", "mean10", "mean20")  # kept for every metric
 _TARGET = re.compile(r"rounds_to_(\d+)")
 
 
+def mean(values: Sequence[float]) -> float:
+    """The mean of those that are numbers; nan if none is."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
 def _sixth(values: Sequence[float]) -> float:
-    return metrics.mean_last(values[: max(1, len(values) // 6)])
+    return mean(values[: max(1, len(values) // 6)][-10:])
 
 
 def _roughness(values: Sequence[float]) -> float:
-    half = values[len(values) // 2 :]
-    steps = [abs(b - a) for a, b in zip(half, half[1:], strict=False)]
-    return math.fsum(steps) / len(steps) if steps else math.nan
+    return mean([abs(b - a) for a, b in pairwise(values[len(values) // 2 :])])
 
 
 def _late_change(values: Sequence[float]) -> float:
     fifth = max(1, len(values) // 5)
-    return metrics.mean_last(values, fifth) - metrics.mean_last(values[:-fifth], fifth)
+    return mean(values[-fifth:]) - mean(values[-2 * fifth : -fifth])
 
 
 _REDUCERS: dict[str, Reducer] = {
-    "last": metrics.last,
-    "mean10": lambda values: metrics.mean_last(values, 10),
-    "mean20": lambda values: metrics.mean_last(values, 20),
+    "last": lambda values: values[-1] if values else math.nan,
+    "mean10": lambda values: mean(values[-10:]),
+    "mean20": lambda values: mean(values[-20:]),
     "first": lambda values: values[0] if values else math.nan,
     "sixth": _sixth,  # what there was after a sixth of the rounds
     "roughness": _roughness,  # mean step between rounds in the second half
@@ -51,6 +55,6 @@ def reducer(name: str) -> Reducer:
 
 
 def _rounds_to(values: Sequence[float], target: float) -> float:
-    """One more than there are rounds where the target was not reached: a lower bound."""
-    found = metrics.rounds_to_target(values, target)
-    return float(len(values) + 1 if found is None else found)
+    """One more than there are rounds where the target was not reached, which is a lower bound."""
+    reached = (number for number, value in enumerate(values, 1) if value >= target)
+    return float(next(reached, len(values) + 1))

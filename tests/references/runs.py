@@ -80,7 +80,6 @@ def advance(
     return server, reply
 
 
-@cache
 def finished(
     method: Method,
     engine: str = "serial",
@@ -92,6 +91,20 @@ def finished(
     training: Training = world.TRAINING,
 ) -> Finished:
     """The method after some rounds of the setting."""
+    return _finished(method, engine, network, dtype, rounds, solver, ids, training)
+
+
+@cache  # which takes keyword and positional arguments for different ones
+def _finished(
+    method: Method,
+    engine: str,
+    network: str,
+    dtype: torch.dtype,
+    rounds: int,
+    solver: SGD,
+    ids: tuple[int, ...] | None,
+    training: Training,
+) -> Finished:
     bound = algorithm(method, network, dtype, solver)
     kind = {"serial": Serial, "vectorised": Vectorised}[engine]
     machine = kind(bound, world.federation(), training)

@@ -52,6 +52,7 @@ class Skew(NamedTuple):
     left_out: bool  # somebody never takes part
     untrained: bool  # in some round nobody holds a class that was trained before
     one_example: bool  # a batch of one example occurs
+    first_is_short: bool  # the first participant of the last round takes fewer steps than another
 
 
 def skew(seed: int) -> Skew:
@@ -61,17 +62,22 @@ def skew(seed: int) -> Skew:
         {c for k in drawn if k != SINGLE_LABEL for c in range(CLASSES) if COUNTS[k][c]} for drawn in chosen
     ]
     sizes = [sum(COUNTS[k]) % TRAINING.batch for drawn in chosen for k in drawn]
+    batches = [
+        (sum(COUNTS[k]) + TRAINING.batch - 2) // TRAINING.batch for k in chosen[-1]
+    ]  # without single ones
     return Skew(
         any(SINGLE_LABEL in drawn for drawn in chosen),
         any(k in chosen[2] and k not in chosen[1] for k in chosen[0]),
         len({k for drawn in chosen for k in drawn}) < len(COUNTS),
         any(seen[s] - seen[t] for t in range(ROUNDS) for s in range(t)),
         1 in sizes,
+        batches[0] < max(batches),
     )
 
 
 SEED = next(seed for seed in range(1000) if all(skew(seed)))
 DRAWN = frozenset(k for t in range(ROUNDS) for k in federation().participants(SEED, t, RATIO))
+LONGEST = max(DRAWN, key=lambda k: sum(COUNTS[k]))
 NEVER_DRAWN = next(k for k in range(len(COUNTS)) if k not in DRAWN)
 
 

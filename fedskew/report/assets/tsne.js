@@ -24,7 +24,7 @@ async function arrange(figure, id, button) {
     return { ...trace, x: own.map((p) => p[0]), y: own.map((p) => p[1]) };
   });
   const layout = { xaxis: { title: { text: "t-SNE, first direction" } }, yaxis: { title: { text: "t-SNE, second direction" } } };
-  await Plotly.react(figure.querySelector(".plot"), moved, layoutOf({ layout }, page.figures[id].height), OPTIONS);
+  await paint(figure.querySelector(".plot"), id, moved, layout);
   button.textContent = label;
   button.disabled = false;
 }

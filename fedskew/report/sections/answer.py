@@ -8,8 +8,9 @@ from fedskew import stats
 from fedskew.report import answer, table
 from fedskew.report.answer import Against, Finding
 from fedskew.report.figure import Control, Figure, Key, View, across, axes, choose, looks, single, tidy
-from fedskew.report.section import Section, section
-from fedskew.report.significance import LEAST, Ranking
+from fedskew.report.section import Section, named, numbered, section
+from fedskew.report.sections import ranks
+from fedskew.report.significance import LEAST
 from fedskew.report.study import Setting, Study
 from fedskew.report.table import Table
 from fedskew.results import HEADLINES
@@ -21,20 +22,10 @@ def build(study: Study) -> Section:
     figures = [
         across(study, lambda setting: _dots(setting, keys)),
         across(study, lambda setting: _differences(setting, keys)),
-        _critical(study, keys),
+        ranks.figure(study, keys),
     ]
     tables = [made for s in study.settings for made in (_summary(s, study), _pairs(s, study))]
     return section("answer", "The answer", "", figures, tables)
-
-
-def named(study: Study, setting: Setting, text: str) -> str:
-    """A title that says which setting it is about, where there are several."""
-    return text if len(study.settings) == 1 else f"{text} ({setting.label})"
-
-
-def numbered(study: Study, setting: Setting, id: str) -> str:
-    """An identifier that no other setting's table has."""
-    return id if len(study.settings) == 1 else f"{id}-{study.settings.index(setting) + 1}"
 
 
 def _summary(setting: Setting, study: Study) -> Table:
@@ -47,15 +38,22 @@ def _summary(setting: Setting, study: Study) -> Table:
             table.number(row.seeds, "{:.0f}"),
             *(table.spread(row.values[m], strong=best[m] == row.method) for m in shown),
         ]
-        for row in results.summary()
+        for row in sorted(
+            results.summary(), key=lambda row: -_or_zero(row.values[shown[0]].mean) if shown else 0
+        )
     ]
     return table.make(
         numbered(study, setting, "summary"),
         named(study, setting, "All methods"),
-        "Per cent, mean of the last ten measured rounds ± standard deviation over seeds; the highest is bold.",
+        "Per cent, mean of the last ten measured rounds ± standard deviation over seeds; the highest is "
+        "bold.",
         ["method", "seeds", *(HEADLINES[metric] for metric in shown)],
         rows,
     )
+
+
+def _or_zero(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
 
 
 def _pairs(setting: Setting, study: Study) -> Table | None:
@@ -180,45 +178,5 @@ def _lead_view(one: Finding, keys: dict[str, Key]) -> View:
         "y1": 1,
         "line": {"dash": "dot", "width": 1},
     }
-    layout = axes(f"{one.best} is ahead by (points of {one.name})", "", {}, {"type": "category"})
+    layout = axes(f"lead of {one.best} in {one.name} (points)", "", {}, {"type": "category"})
     return {"data": data, "layout": {**layout, "shapes": [line]}}
-
-
-def _critical(study: Study, keys: dict[str, Key]) -> Figure | None:
-    found = {metric: answer.ranking(study, metric) for metric in HEADLINES}
-    known = {metric: ranking for metric, ranking in found.items() if ranking is not None}
-    if not known:
-        return None
-    control = Control("metric", "Measure", "choice", tuple((m, HEADLINES[m]) for m in known))
-    return Figure(
-        "ranks",
-        "Critical-difference diagram",
-        "Methods at their mean rank over all seeds and settings (left is best); a bar joins methods whose ranks "
-        "differ by less than Nemenyi's critical difference, which these pairs do not tell apart.",
-        choose({metric: single(_ranks_view(ranking, keys)) for metric, ranking in known.items()}),
-        (control,),
-        height=150 + 30 * len(study.labels),
-    )
-
-
-def _ranks_view(ranking: Ranking, keys: dict[str, Key]) -> View:
-    names = sorted(ranking.ranks, key=lambda name: -ranking.ranks[name])
-    data: list[View] = []
-    for row in ranking.alike():
-        level = [names.index(name) for name in row]
-        ends = [tidy(ranking.ranks[row[0]]), tidy(ranking.ranks[row[-1]])]
-        bar = {"color": "#666666", "width": 7}
-        place = {"x": ends, "y": [sum(level) / len(level) + 0.5] * 2, "mode": "lines"}
-        data.append({"type": "scatter", **place, "line": bar, "hoverinfo": "skip"})
-    for height, name in enumerate(names):
-        mark = {"symbol": keys[name].symbol, "color": keys[name].colour, "size": 11}
-        place = {"x": [tidy(ranking.ranks[name])], "y": [height], "mode": "markers"}
-        data.append({"type": "scatter", **place, "marker": mark, "name": name})
-    ticks = {
-        "tickmode": "array",
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "range": [-0.7, len(names)],
-    }
-    title = f"mean rank over {ranking.pairs} pairs (critical difference {ranking.critical:.2f})"
-    return {"data": data, "layout": axes(title, "", {"rangemode": "normal"}, ticks)}

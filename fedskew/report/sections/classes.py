@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from fedskew import stats
-from fedskew.report import marks, series, table
+from fedskew.report import marks, table
 from fedskew.report.figure import Control, Figure, Key, View, across, axes, choose, looks, single, thin, tidy
-from fedskew.report.gather import Seen
-from fedskew.report.section import Section, section
-from fedskew.report.sections.answer import named, numbered
+from fedskew.report.section import Section, named, numbered, section
+from fedskew.report.sections import confusion
 from fedskew.report.sections.curves import legend, lines
 from fedskew.report.study import Arm, Setting, Study
 from fedskew.report.table import Table
@@ -19,14 +16,14 @@ from fedskew.report.table import Table
 FRAMES = 25  # rounds on the slider
 BARS = 25  # classes above which bars are too thin
 MOMENTS = (
-    Key("before local training", "#8a8a8a", symbol="square"),
-    Key("after local training", "#d55e00", symbol="diamond"),
-    Key("after aggregation", "#0072b2", symbol="circle"),
+    Key("before local training", "#8a8a8a", "cross"),
+    Key("after local training", "#d55e00", "diamond"),
+    Key("after aggregation", "#0072b2", "circle"),
 )
 GROUPS = (
-    Key("majority", "#0b3c5d", symbol="square"),
-    Key("minority", "#3ba0c9", symbol="square"),
-    Key("missing", "#d55e00", symbol="square"),
+    Key("majority", "#0b3c5d"),
+    Key("minority", "#3ba0c9"),
+    Key("missing", "#d55e00"),
 )
 
 
@@ -34,22 +31,17 @@ def build(study: Study) -> Section:
     """The section on classes."""
     keys = looks(study.labels)
     intro = (
-        "Label skew hurts class by class. A client's majority classes have more than an even share of its examples, "
+        "Label skew hurts class by class. A client's majority classes have more than an even share of its "
+        "examples, "
         "its minority classes less, its missing classes none."
     )
     figures = [
         across(study, _per_class),
         across(study, _groups),
-        across(study, _confusion),
+        across(study, confusion.figure),
         across(study, lambda setting: _drift(setting, keys)),
     ]
     return section("classes", "Classes", intro, figures, [_group_table(s, study) for s in study.settings])
-
-
-def class_names(setting: Setting, count: int) -> list[str]:
-    """The names of the classes, or their numbers where a run has not recorded them."""
-    census = setting.first.census
-    return list(census.classes) if census else [str(i) for i in range(count)]
 
 
 def _moments(arm: Arm) -> dict[int, list[list[float | None]]]:
@@ -79,22 +71,24 @@ def _per_class(setting: Setting) -> Figure | None:
         label: choose({str(n): single(_moments_view(setting, moments[n])) for n in shown if n in moments})
         for label, moments in found.items()
     }
+    bars = len(next(iter(next(iter(filter(None, found.values()))).values()))[0]) <= BARS
     methods = Control("method", "Method", "list", tuple((arm.label, arm.label) for arm in setting.arms))
     slider = Control("round", "Round", "slider", tuple((str(n), str(n + 1)) for n in shown), len(shown) - 1)
     return Figure(
         "per-class",
         "Accuracy on each class, before and after",
-        "Move the slider through the rounds: where the orange mark lies below the grey one, local training has "
+        "Move the slider through the rounds: where the orange mark lies below the grey one, local training "
+        "has "
         "forgotten the class; the blue one shows how much aggregation brings back.",
         choose(views),
         (methods, slider),
-        MOMENTS,
+        tuple(key._replace(symbol="square") for key in MOMENTS) if bars else MOMENTS,
         height=380,
     )
 
 
 def _moments_view(setting: Setting, rows: Sequence[Sequence[float | None]]) -> View:
-    names = class_names(setting, len(rows[0]))
+    names = setting.class_names(len(rows[0]))
     data = []
     for key, row in zip(MOMENTS, rows, strict=True):
         y = [tidy(value, 100) for value in row]
@@ -132,7 +126,7 @@ def _groups(setting: Setting) -> Figure | None:
     if not data:
         return None
     layout = axes(
-        "accuracy of personal models on everyone's test set (%)",
+        "accuracy on everyone's test set (%)",
         "",
         {"range": [0, 101]},
         {"type": "category"},
@@ -141,8 +135,10 @@ def _groups(setting: Setting) -> Figure | None:
     return Figure(
         "groups",
         "Majority, minority and missing classes",
-        "How well a client's own model does on the classes it has much of, little of, and none of; the last bar is "
-        "what a client has learnt from the others. Bars with whiskers: mean and standard deviation over seeds.",
+        "How well a client's own model does on the classes it has much of, little of, and none of; the "
+        "last bar is "
+        "what a client has learnt from the others. Bars with whiskers: mean and standard deviation over "
+        "seeds.",
         single({"data": data, "layout": layout}),
         (),
         shown,
@@ -172,61 +168,11 @@ def _group_table(setting: Setting, study: Study) -> Table | None:
     return table.make(
         numbered(study, setting, "groups"),
         named(study, setting, "Personal models by kind of class"),
-        "Per cent ± standard deviation over seeds, on everyone's test set; the last two columns on the clients' own.",
+        "Per cent ± standard deviation over seeds, on everyone's test set; the last two columns on the "
+        "clients' own.",
         ["method", *names.values()],
         cells,
     )
-
-
-def _confusion(setting: Setting) -> Figure | None:
-    views = {}
-    for arm in setting.arms:
-        found = [_matrix(run) for run in arm.runs]
-        known = [matrix for matrix in found if matrix is not None]
-        if known:
-            views[arm.label] = single(_confusion_view(setting, np.sum(known, axis=0)))
-    if not views:
-        return None
-    size = len(class_names(setting, 10))
-    return Figure(
-        "confusion",
-        "Confusion matrix of the global model",
-        "Rows are the truth, columns the answer, each row adds up to 100 %: what lies off the diagonal is mistaken, "
-        "and a dark column is a class that the model says too often. Last round, all seeds together.",
-        choose(views),
-        (Control("method", "Method", "list", tuple((label, label) for label in views)),),
-        height=150 + 34 * min(max(size, 6), 16),
-    )
-
-
-def _matrix(run: Seen) -> np.ndarray | None:
-    found = series.last_records(run).get("global.confusion")
-    return None if found is None else np.array(found, dtype=np.float64)
-
-
-def _confusion_view(setting: Setting, counts: np.ndarray) -> View:
-    share = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = class_names(setting, len(counts))
-    rows = [[tidy(float(value)) for value in row] for row in share.round(1)]
-    trace = {
-        "type": "heatmap",
-        "z": rows,
-        "x": names,
-        "y": names,
-        "zmin": 0,
-        "zmax": 100,
-        "colorscale": [[0, "#ffffff"], [0.5, "#6baed6"], [1, "#08306b"]],
-        "colorbar": {"title": {"text": "%"}, "thickness": 12},
-        "hovertemplate": "truth %{y}, answer %{x}: %{z} %<extra></extra>",
-    }
-    if len(names) <= 12:
-        trace |= {"texttemplate": "%{z:.0f}", "xgap": 1, "ygap": 1}
-    return {
-        "data": [trace],
-        "layout": axes(
-            "answer", "truth", {"type": "category"}, {"type": "category", "autorange": "reversed"}
-        ),
-    }
 
 
 def _drift(setting: Setting, keys: dict[str, Key]) -> Figure | None:
@@ -243,7 +189,8 @@ def _drift(setting: Setting, keys: dict[str, Key]) -> Figure | None:
     return Figure(
         "drift",
         "Client drift",
-        "How well models that were trained at one client still do for everyone, and whether clients pull the same "
+        "How well models that were trained at one client still do for everyone, and whether clients pull "
+        "the same "
         "way (1 the same direction, 0 unrelated, below 0 against each other): higher is less drift.",
         choose({name: views[name] for name, _ in options}),
         (Control("what", "Show", "choice", options),),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from fedskew.report import marks, series, table
+from fedskew.report import marks, table
 from fedskew.report.answer import finding
 from fedskew.report.figure import Control, Figure, Key, View, across, axes, choose, looks, single, tidy
 from fedskew.report.gather import Seen
 from fedskew.report.marks import ClientMarks
-from fedskew.report.section import Section, section
-from fedskew.report.sections.answer import named, numbered
+from fedskew.report.section import Section, named, numbered, section
+from fedskew.report.sections import ledger
 from fedskew.report.study import Arm, Setting, Study
 from fedskew.report.table import Cell, Table
 
 SHOWN = 500  # clients on the page; the CSV has all
 NAMES = 6  # classes listed by name
-ROUTINE = frozenset({"round", "opened", "started", "finished"})
 
 
 def build(study: Study) -> Section:
@@ -23,8 +22,7 @@ def build(study: Study) -> Section:
     tables: list[Table | None] = []
     for setting in study.settings:
         tables += [_worst(setting, study), _all(setting, study)]
-    tables += [_events(study)]
-    tables += [_cost(setting, study) for setting in study.settings]
+    tables += [ledger.events(study), *(ledger.cost(setting, study) for setting in study.settings)]
     intro = "A mean hides those for whom it does not work. Every client's own model on its own test set."
     return section("clients", "Clients and cost", intro, [across(study, lambda s: _spread(s, keys))], tables)
 
@@ -37,7 +35,8 @@ def _spread(setting: Setting, keys: dict[str, Key]) -> Figure | None:
     return Figure(
         "spread",
         "How clients fare",
-        "Each dot is one client of one seed after the last evaluation; the box holds the middle half and its line "
+        "Each dot is one client of one seed after the last evaluation; the box holds the middle half and "
+        "its line "
         "the median. The longer the tail to the left, the less fair the method.",
         choose(views),
         (Control("where", "Tested on", "choice", tuple(wanted.items())),),
@@ -99,7 +98,8 @@ def _all(setting: Setting, study: Study) -> Table | None:
     made = table.make(
         numbered(study, setting, "all-clients"),
         named(study, setting, f"All clients (seed {run.seed})"),
-        "Per cent on the client's own test set after the last evaluation, by method; press a heading to sort. "
+        "Per cent on the client's own test set after the last evaluation, by method; press a heading to "
+        "sort. "
         + (f"The {SHOWN} with the lowest mean are shown, the CSV has all." if len(ordered) > SHOWN else ""),
         ["client", "examples", "classes", *found],
         ordered,
@@ -144,86 +144,3 @@ def _held(run: Seen, client: int) -> str:
     names = [name for name, count in zip(run.census.classes, counts, strict=True) if count]
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
     return ", ".join(names[:NAMES]) + more
-
-
-def _events(study: Study) -> Table:
-    rows = []
-    for run in study.runs:
-        for event in run.events:
-            told = event["event"] not in ROUTINE or event.get("warnings")
-            if told:
-                detail = {
-                    k: v for k, v in event.items() if k not in ("at", "event") and v not in (None, [], {})
-                }
-                said = "; ".join(f"{key}: {value}" for key, value in detail.items())
-                rows.append(
-                    [
-                        *_run_name(run),
-                        table.text(event["event"]),
-                        table.text(said),
-                        table.text(event.get("at", "")),
-                    ]
-                )
-        rows += _dropped(run)
-    how = (
-        "Everything that was not routine: clients that dropped out, replies that were rejected, resumed and "
-        "diverged runs, damage that was found."
-    )
-    return table.make(
-        "events", "Events", how if rows else "Nothing out of the ordinary happened.", _EVENTS, rows
-    )
-
-
-_EVENTS = ["method", "seed", "event", "detail", "at"]
-
-
-def _run_name(run: Seen) -> list[Cell]:
-    return [table.text(run.config.method.preset), table.number(run.seed, "{:.0f}")]
-
-
-def _dropped(run: Seen) -> list[list[Cell]]:
-    joined = [len(record["participants"]) for record in run.records]
-    usual = max(joined, default=0)
-    short = [
-        (record["round"] + 1, usual - count)
-        for record, count in zip(run.records, joined, strict=True)
-        if count < usual
-    ]
-    if not short:
-        return []
-    said = f"{sum(n for _, n in short)} replies missing in {len(short)} rounds, first in round {short[0][0]}"
-    return [[*_run_name(run), table.text("dropped"), table.text(said), table.text("")]]
-
-
-def _cost(setting: Setting, study: Study) -> Table:
-    rows = []
-    for arm in setting.arms:
-        spent = [max(series.seconds(run).values(), default=None) for run in arm.runs]
-        down, up = ([_sum(run, f"bytes.{way}") for run in arm.runs] for way in ("down", "up"))
-        done = [run.rounds for run in arm.runs]
-        peak = [
-            max((e.get("peak_bytes", 0) for e in run.events if e["event"] == "round"), default=0)
-            for run in arm.runs
-        ]
-        total, length = marks.mean(spent), marks.mean(done)
-        rows.append(
-            [
-                table.text(arm.label),
-                table.number(total, "{:.1f}"),
-                table.number(total / length if total and length else None, "{:.3f}"),
-                table.size(marks.mean(down)),
-                table.size(marks.mean(up)),
-                table.size(max(peak) or None),
-            ]
-        )
-    return table.make(
-        numbered(study, setting, "cost"),
-        named(study, setting, "Cost of one run"),
-        "Means over seeds; bytes are summed over all clients and rounds, memory is the most the process ever held.",
-        ["method", "seconds", "seconds per round", "received by clients", "sent by clients", "peak memory"],
-        rows,
-    )
-
-
-def _sum(run: Seen, metric: str) -> float:
-    return sum(series.values(run, metric).values())

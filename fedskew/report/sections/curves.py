@@ -24,10 +24,10 @@ ALONG: dict[str, tuple[str, str, Callable[[Seen], Series]]] = {
     "rounds": ("rounds", "round", series.rounds),
     "bytes": (
         "bytes",
-        "megabytes sent and received by all clients",
+        "traffic of all clients, both ways (MB)",
         lambda run: _scaled(series.traffic(run), 1e-6),
     ),
-    "seconds": ("seconds", "seconds of wall-clock time", series.seconds),
+    "seconds": ("seconds", "wall-clock time (s)", series.seconds),
 }
 
 
@@ -64,7 +64,7 @@ def _curves(setting: Setting, keys: dict[str, Key]) -> Figure | None:
         if any(drawn.values()):
             views[metric] = choose(
                 {
-                    along: single({"data": traces, "layout": axes(ALONG[along][1], f"{name}: accuracy (%)")})
+                    along: single({"data": traces, "layout": axes(ALONG[along][1], f"accuracy, {name} (%)")})
                     for along, traces in drawn.items()
                 }
             )
@@ -90,7 +90,8 @@ def _loss(study: Study, keys: dict[str, Key]) -> Figure | None:
         traces = lines(setting, keys, "train.loss", scale=1.0)
         view = {"data": traces, "layout": axes("round", "mean training loss", {}, {"rangemode": "tozero"})}
         how = (
-            "The objective that each method itself minimises, averaged over participants, so levels of different "
+            "The objective that each method itself minimises, averaged over participants, so levels of "
+            "different "
             "methods do not compare; a curve that rises again has a step size that is too large."
         )
         return (

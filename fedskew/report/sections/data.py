@@ -15,6 +15,7 @@ from fedskew.report.study import Study
 from fedskew.report.table import Table
 
 BUBBLES = 200  # clients above which circles would overlap
+ROW = 20  # pixels of height for a class
 CELLS = 60_000  # of all heat maps together, to keep the page small
 
 
@@ -60,7 +61,8 @@ def _views(splits: list[Split], views: list[View]) -> dict[str, View]:
 
 
 def _counts(splits: list[Split]) -> Figure:
-    shown, room = [], CELLS
+    shown: list[Split] = []
+    room = CELLS
     for split in splits:
         room -= len(split.census.train) * len(split.census.classes)
         if not shown or room >= 0:
@@ -68,16 +70,16 @@ def _counts(splits: list[Split]) -> Figure:
     circles = max(len(split.census.train) for split in shown) <= BUBBLES
     draw = _bubbles if circles else _heat
     how = (
-        "One column per client, one row per class: the area of a circle is the number of training examples; "
+        "A column per client, a row per class: the area of a circle is the number of training examples; "
         "no circle means that the client has never seen the class."
         if circles
-        else "One column per client, one row per class: the darker, the more training examples; white means that "
-        "the client has never seen the class."
+        else "A column per client, a row per class: the darker, the more training examples; "
+        "white means that the client has never seen the class."
     )
     rows = max(len(split.census.classes) for split in shown)
     views = _views(shown, [draw(split.census) for split in shown])
     return Figure(
-        "counts", "Clients and classes", how, views, _control(shown), height=130 + max(10, min(rows, 40)) * 22
+        "counts", "Clients and classes", how, views, _control(shown), height=130 + max(8, min(rows, 40)) * ROW
     )
 
 
@@ -97,7 +99,7 @@ def _bubbles(census: Census) -> View:
     marker = {
         "size": count.tolist(),
         "sizemode": "area",
-        "sizeref": float(2 * count.max() / (700 / max(10, len(table_))) ** 2) / 1.6,
+        "sizeref": float(2 * count.max() / min(ROW, max(6, 700 / len(table_))) ** 2),
         "sizemin": 2,
         "color": COLOURS[0],
         "line": {"width": 0},
@@ -158,7 +160,7 @@ def _classes(splits: list[Split]) -> Figure:
             ),
         }
 
-    how = "How many clients hold how many of the classes: the further left, the more classes a client never sees."
+    how = "How many clients hold how many classes: the further left, the more a client never sees."
     views = _views(splits, [view(split.census) for split in splits])
     return Figure("held", "Classes per client", how, views, _control(splits), height=300, wide=False)
 
@@ -185,7 +187,8 @@ def _measures(splits: list[Split]) -> Table:
     return table.make(
         "skew",
         "How skewed it is",
-        "JS distance: mean Jensen-Shannon distance of a client's label distribution from everyone's (0 the same, "
+        "JS distance: mean Jensen-Shannon distance of a client's label distribution from everyone's (0 the "
+        "same, "
         "1 nothing in common). Missing: share of (client, class) pairs without an example.",
         [*columns, "fewest examples", "median", "most"],
         rows,

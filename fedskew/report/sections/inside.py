@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedskew.report import table
+from fedskew.report import series, table
 from fedskew.report.figure import (
     COLOURS,
     SYMBOLS,
@@ -21,11 +21,9 @@ from fedskew.report.figure import (
     single,
     tidy,
 )
-from fedskew.report.section import Section, section
-from fedskew.report.sections.answer import named, numbered
-from fedskew.report.sections.classes import class_names
-from fedskew.report.sections.curves import legend, lines
-from fedskew.report.study import Setting, Study
+from fedskew.report.section import Section, named, numbered, section
+from fedskew.report.sections.curves import lines
+from fedskew.report.study import Arm, Setting, Study
 from fedskew.report.table import Table
 
 if TYPE_CHECKING:  # it imports torch, which a live page need not wait for
@@ -33,9 +31,9 @@ if TYPE_CHECKING:  # it imports torch, which a live page need not wait for
 
 NAMED = 12  # classes that a legend can hold
 ROWS = (
-    Key("server", "#111111", symbol="circle"),
-    Key("clients that hold the class", "#0072b2", symbol="square"),
-    Key("clients that miss it", "#d55e00", symbol="diamond"),
+    Key("server", "#111111", "circle"),
+    Key("clients that hold the class", "#0072b2"),
+    Key("clients that miss it", "#d55e00", "diamond"),
 )
 
 
@@ -66,15 +64,15 @@ def _features(peeks: Peeks, setting: Setting) -> Figure | None:
     found = {label: peek.features for label, peek in _known(peeks, setting).items() if peek.features}
     if not found:
         return None
-    names = class_names(setting, 1 + max(max(one.labels) for one in found.values()))
-    keys = [
-        Key(name, COLOURS[i % 8], symbol=SYMBOLS[(i + i // 8) % len(SYMBOLS)]) for i, name in enumerate(names)
-    ]
+    names = setting.class_names(1 + max(max(one.labels) for one in found.values()))
+    keys = [Key(name, COLOURS[i % 8], SYMBOLS[(i + i // 8) % len(SYMBOLS)]) for i, name in enumerate(names)]
     return Figure(
         "features",
         "Test examples as the global network sees them",
-        "Each mark is a test example at its features' two main directions (PCA); classes that form clouds of their "
-        "own are easy for the last layer, classes that overlap are not. t-SNE keeps neighbours together instead.",
+        "Each mark is a test example at its features' two main directions (PCA); classes that form clouds "
+        "of their "
+        "own are easy for the last layer, classes that overlap are not. t-SNE keeps neighbours together "
+        "instead.",
         choose({label: single(_features_view(one, keys)) for label, one in found.items()}),
         (_methods(list(found)),),
         tuple(keys) if len(keys) <= NAMED else (),
@@ -95,7 +93,9 @@ def _features_view(found: Features, keys: list[Key]) -> View:
             mark = {"color": key.colour, "symbol": key.symbol, "size": 7, "opacity": 0.8}
             place = {"x": [row[0] for row in rows], "y": [row[1] for row in rows], "customdata": rows}
             trace = {"type": "scatter", "mode": "markers", **place, "marker": mark, "name": key.label}
-            data.append({**trace, "meta": key.label, "hovertemplate": "class %{fullData.name}<extra></extra>"})
+            data.append(
+                {**trace, "meta": key.label, "hovertemplate": "class %{fullData.name}<extra></extra>"}
+            )
     first, second = (f"{100 * share:.0f} % of variance" for share in found.explained)
     return {"data": data, "layout": axes(f"first direction ({first})", f"second direction ({second})")}
 
@@ -107,7 +107,8 @@ def _proxies(peeks: Peeks, setting: Setting) -> Figure | None:
     return Figure(
         "proxies",
         "Lengths of class proxies",
-        "A proxy is a class's row in the last layer. Where clients that miss a class have shorter rows for it than "
+        "A proxy is a class's row in the last layer. Where clients that miss a class have shorter rows for "
+        "it than "
         "clients that hold it, local training has pushed the class aside.",
         choose({label: single(_proxies_view(one, setting)) for label, one in found.items()}),
         (_methods(list(found)),),
@@ -116,26 +117,28 @@ def _proxies(peeks: Peeks, setting: Setting) -> Figure | None:
 
 
 def _proxies_view(found: Proxies, setting: Setting) -> View:
-    names = class_names(setting, len(found.server))
+    names = setting.class_names(len(found.server))
     data = []
     for key, row in zip(ROWS, (found.server, found.observed, found.missing), strict=True):
         mark = {"color": key.colour, "symbol": key.symbol, "size": 9}
         place = {"x": names, "y": [tidy(value) for value in row], "mode": "markers"}
         data.append({"type": "scatter", **place, "marker": mark, "name": key.label, "meta": key.label})
-    return {"data": data, "layout": axes("class", "length", {"type": "category"}, {"rangemode": "tozero"})}
+    return {"data": data, "layout": axes("class", "length of the row", {"type": "category"})}
 
 
 def _distances(peeks: Peeks, setting: Setting, study: Study) -> Table | None:
     known = {label: peek.proxies for label, peek in _known(peeks, setting).items() if peek.proxies}
     rows = [
-        [table.text(label), *(table.number(value, "{:.3f}") for value in one.between)] for label, one in known.items()
+        [table.text(label), *(table.number(value, "{:.3f}") for value in one.between)]
+        for label, one in known.items()
     ]
     if not rows:
         return None
     return table.make(
         numbered(study, setting, "distances"),
         named(study, setting, "Distances between class proxies"),
-        "Mean distance of two rows of a client's last layer, by whether the client holds their classes. Where missing "
+        "Mean distance of two rows of a client's last layer, by whether the client holds their classes. "
+        "Where missing "
         "classes lie closer together than observed ones, they have collapsed into one another.",
         ["method", "both observed", "observed and missing", "both missing"],
         rows,
@@ -143,14 +146,8 @@ def _distances(peeks: Peeks, setting: Setting, study: Study) -> Table | None:
 
 
 def _adapted(keys: dict[str, Key], setting: Setting) -> Figure | None:
-    names = dict.fromkeys(
-        key
-        for arm in setting.arms
-        for run in arm.runs
-        for record in run.records
-        for key in record
-        if key.startswith("state.")
-    )
+    having = [arm for arm in setting.arms if _numbers(arm)]
+    names = dict.fromkeys(name for arm in having for name in _numbers(arm))
     if not names:
         return None
     views = {
@@ -163,9 +160,14 @@ def _adapted(keys: dict[str, Key], setting: Setting) -> Figure | None:
         "A number that the server adjusts from round to round, for the methods that have it.",
         choose(views),
         (Control("name", "Number", "list", tuple((name, _spoken(name)) for name in names)),),
-        legend(setting, keys),
+        tuple(keys[arm.label] for arm in having),
         height=320,
     )
+
+
+def _numbers(arm: Arm) -> list[str]:
+    """The scalars that the server of this method keeps."""
+    return [key for key in series.last_records(arm.runs[0]) if key.startswith("state.")]
 
 
 def _spoken(name: str) -> str:
@@ -185,7 +187,8 @@ def _internals(peeks: Peeks, keys: dict[str, Key], setting: Setting) -> Figure |
     return Figure(
         "internals",
         "What methods keep for each client",
-        "Each dot is one client at the end: how much of its private model it kept (mu), how often its discriminator "
+        "Each dot is one client at the end: how much of its private model it kept (mu), how often its "
+        "discriminator "
         "tells global features from local ones (0.5 is guessing), or the weight the server gives it.",
         choose(
             {

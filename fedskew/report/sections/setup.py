@@ -7,14 +7,14 @@ from fedskew.report import table
 from fedskew.report.gather import flat, settings
 from fedskew.report.section import Section, section
 from fedskew.report.study import Study
-from fedskew.report.table import Table
+from fedskew.report.table import Cell, Table
 
 _VARIES = ("name", "seeds")
 
 
 def build(study: Study) -> Section:
     """The last section."""
-    intro = "Everything that decides the numbers above. Settings that are not the default are bold."
+    intro = "Everything that decides the numbers above."
     tables = [_settings(study), _environment(study), _files(study)]
     return section("settings", "Settings and files", intro, (), tables)
 
@@ -23,14 +23,18 @@ def _settings(study: Study) -> Table:
     defaults = flat(Config().model_dump(mode="json"))
     found = [settings(run.config) for run in study.runs]
     keys = dict.fromkeys([*defaults, *(key for one in found for key in one)])
-    rows = []
+    rows: list[tuple[bool, list[Cell]]] = []
     for key in keys:
         values = list(dict.fromkeys(_shown(one.get(key)) for one in found))
         default = _shown(defaults.get(key))
         changed = values != [default] and key not in _VARIES
-        rows.append([table.text(key), table.text(", ".join(values), strong=changed), table.text(default)])
-    how = "Several values: the runs differ in them. A dash: not set."
-    return table.make("settings-table", "Settings", how, ["setting", "value", "default"], rows)
+        cells = [table.text(key), table.text(", ".join(values), strong=changed), table.text(default)]
+        rows.append((changed, cells))
+    ordered = [cells for _, cells in sorted(rows, key=lambda row: not row[0])]
+    how = (
+        "Those that are not the default come first. Several values: the runs differ in them. A dash: not set."
+    )
+    return table.make("settings-table", "Settings", how, ["setting", "value", "default"], ordered)
 
 
 def _shown(value: object) -> str:

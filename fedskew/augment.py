@@ -20,10 +20,10 @@ def draw(generator: np.random.Generator, count: int, padding: int = 4) -> Draws:
     return Draws(torch.from_numpy(offsets), torch.from_numpy(generator.integers(2, size=count) == 1))
 
 
-def crop_flip(x: Tensor, draws: Draws, padding: int = 4, fill: float | Tensor = 0.0) -> Tensor:
+def crop_flip(x: Tensor, draws: Draws, padding: int = 4, fill: float | Tensor | None = None) -> Tensor:
     """Images [B, C, H, W] padded, cropped to their size at the offsets and mirrored where drawn.
 
-    `fill` is the value of the padding, for all channels or [C]: black is not zero in normalised images.
+    `fill` is the value of the padding, for all channels or [C]; default zero, which is not black in normalised images.
     """
     height, width = x.shape[-2:]
     rows = torch.arange(height, device=x.device) + draws.offsets[:, :1] - padding
@@ -32,7 +32,7 @@ def crop_flip(x: Tensor, draws: Draws, padding: int = 4, fill: float | Tensor = 
     inside = _inside(rows, height)[:, None, :, None] & _inside(columns, width)[:, None, None, :]
     down = rows.clamp(0, height - 1)[:, None, :, None].expand(x.shape)
     across = columns.clamp(0, width - 1)[:, None, None, :].expand(x.shape)
-    edge = torch.as_tensor(fill, dtype=x.dtype, device=x.device).reshape(-1, 1, 1)
+    edge = torch.as_tensor(0.0 if fill is None else fill, dtype=x.dtype, device=x.device).reshape(-1, 1, 1)
     return torch.where(inside, x.gather(-2, down).gather(-1, across), edge)
 
 

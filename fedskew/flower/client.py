@@ -1,0 +1,90 @@
+"""What a node does with an order: trains or evaluates the clients it hosts, and remembers on its own disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedskew import build
+from fedskew.config import Config
+from fedskew.engines.feed import Feed
+from fedskew.errors import FedskewError
+from fedskew.examine import examine
+from fedskew.flower.memory import Memory, digest
+from fedskew.flower.parcel import NEVER, Answer, Order, pack_marks, pack_reply
+from fedskew.flower.site import Load
+from fedskew.kernels import using
+from fedskew.tree import State
+
+
+@dataclass(frozen=True)
+class Node:
+    """One SuperNode: its clients are its number and every `nodes`-th after it."""
+
+    config: Config
+    load: Load
+    number: int
+    nodes: int
+    folder: Path  # where its clients' states are
+    _feeds: dict[int, Feed] = field(default_factory=dict)
+
+    def answer(self, order: Order) -> Answer:
+        """Does what is asked, client by client; what fails with one does not stop the others."""
+        wanted = [client for client in sorted(order.since) if client % self.nodes == self.number]
+        states: dict[int, State] = {}
+        failed: dict[int, str] = {}
+        lost: list[int] = []
+        for client in wanted:
+            try:
+                states[client] = _KINDS[order.kind](self, order, client, lost)
+            except FedskewError as error:
+                failed[client] = str(error)
+        return Answer(self.hosts(), states, failed, lost)
+
+    def hosts(self) -> Sequence[int]:
+        """All clients of this node."""
+        return range(self.number, self.feed(self.number).federation.clients, self.nodes)
+
+    def feed(self, client: int) -> Feed:
+        """What this client trains on."""
+        if client not in self._feeds:
+            experiment = build.experiment(self.config)
+            federation = self.load(self.config, client)
+            algorithm = experiment.algorithm(federation, self.config.seeds[0])
+            self._feeds[client] = Feed.of(algorithm, federation, experiment.training)
+        return self._feeds[client]
+
+    def _train(self, order: Order, client: int, lost: list[int]) -> State:
+        memory, since = Memory(self.folder, order.run, client), order.since[client]
+        name = digest(order.state, since)
+        with memory.held():
+            known = memory.reply(name)
+            if known is not None and memory.at(order.round) is not None:
+                return known
+            feed = self.feed(client)
+            kept = self._kept(memory, since, client, lost) or feed.algorithm.fresh(client)
+            backend = self.config.engine.backend
+            with using("autograd" if backend == "auto" else backend):
+                reply, kept = feed.algorithm.local(order.state, kept, feed.client(order.round, client))
+            packed = pack_reply(reply)
+            memory.put(order.round, kept, since)
+            memory.put_reply(name, packed)
+        return packed
+
+    def _evaluate(self, order: Order, client: int, lost: list[int]) -> State:
+        feed = self.feed(client)
+        kept = self._kept(Memory(self.folder, order.run, client), order.since[client], client, lost)
+        return pack_marks(examine(feed.algorithm, feed, order.state, kept, client, order.exam))
+
+    def _kept(self, memory: Memory, since: int, client: int, lost: list[int]) -> State | None:
+        kept = None if since == NEVER else memory.at(since)
+        if kept is None and since != NEVER:
+            lost.append(client)  # the disk is new or was damaged: the client begins again
+        return kept
+
+
+_KINDS: dict[str, Callable[[Node, Order, int, list[int]], State]] = {
+    "train": Node._train,
+    "evaluate": Node._evaluate,
+}

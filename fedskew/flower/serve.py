@@ -1,0 +1,72 @@
+"""What runs at the server: the rounds of a run directory, over a post."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from fedskew import build, runs
+from fedskew.config import Config
+from fedskew.engines.feed import Feed
+from fedskew.errors import ConfigError, LockedError
+from fedskew.experiment import Session
+from fedskew.flower.asking import Post, Waits
+from fedskew.flower.remote import Remote
+from fedskew.flower.site import Load
+from fedskew.gate import Gate
+from fedskew.results import Result
+from fedskew.store import environment, layout
+from fedskew.store.reader import RunReader
+from fedskew.store.run import RunStore
+
+IDENTITY = "flower.json"  # the name under which clients remember this run
+PATIENCE = 60.0  # seconds to wait for a server that was killed to let go of the run
+log = logging.getLogger("fedskew")
+
+
+def begin(config: Config, place: Path, load: Load) -> None:
+    """Makes the run's directory."""
+    identity = json.dumps({"run": uuid.uuid4().hex}).encode() + b"\n"
+    files = {runs.CENSUS: runs.census(load(config, None)), IDENTITY: identity}
+    resolved = config.changed({"seeds": [config.seeds[0]], "engine.name": "serial"})
+    RunStore.create(place, resolved.toml(), environment.describe(), files).close()
+
+
+def serve(config: Config, place: Path, load: Load, post: Post, resume: bool) -> Result:
+    """Runs to the last round, from the beginning or from where a run stopped."""
+    if not layout.is_run(place):
+        begin(config, place, load)
+    elif not resume:
+        raise ConfigError(f"{place} already holds a run. Continue it with `fedskew flower run --resume`.")
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return runs.carry_on(place, _tell, lambda found, where: session(found, where, load, post))
+        except LockedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def session(config: Config, place: Path, load: Load, post: Post) -> Session:
+    """The experiment with its clients at the nodes of the post."""
+    experiment, federation = build.experiment(config), load(config, None)
+    algorithm = experiment.algorithm(federation, config.seeds[0])
+    feed = Feed.of(algorithm, federation, experiment.training)
+    run = json.loads(RunReader(place).file(IDENTITY))["run"]
+    gate = (
+        None if config.gate.enabled is False else Gate.of(algorithm, feed.x.shape[1:], build.limits(config))
+    )
+    spare = config.flower.over_selection
+    waits = Waits(config.flower.timeout, config.flower.resend)
+    engine = Remote(feed, post, run, waits, gate, spare)
+    asked = replace(experiment, participation=min(1.0, experiment.participation * (1 + spare)))
+    return Session(asked, feed, engine)
+
+
+def _tell(place: Path, done: int, rounds: int) -> None:
+    log.info("%s: round %d of %d is committed", place, done, rounds)

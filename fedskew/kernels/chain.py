@@ -1,0 +1,142 @@
+"""A network that is a plain chain of layers, read off its module: what the fast backends can run."""
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from torch import nn
+
+Pair = tuple[int, int]
+
+
+class Link(NamedTuple):
+    """A linear layer or a convolution (stride 1), with the max-pooling and ReLU that follow it."""
+
+    weight: str  # name in the tree
+    bias: str | None
+    inputs: int  # features or channels
+    outputs: int
+    kernel: Pair | None = None  # of a convolution
+    padding: Pair = (0, 0)
+    pool: Pair = (1, 1)
+    relu: bool = False
+
+    def grid(self, before: Pair) -> Pair:
+        """Height and width after this link."""
+        if self.kernel is None:
+            return before
+        sizes = zip(before, self.kernel, self.padding, self.pool, strict=True)
+        height, width = ((size + 2 * pad - kernel + 1) // pool for size, kernel, pad, pool in sizes)
+        return height, width
+
+
+class Chain(NamedTuple):
+    """The links of a network in order; the features are what enters link number `tap`."""
+
+    links: tuple[Link, ...]
+    tap: int
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """Weight and bias of every link; None where there is no bias."""
+        return tuple(name for link in self.links for name in (link.weight, link.bias))
+
+    @property
+    def shapes(self) -> list[tuple[int, ...] | None]:
+        """The shapes of these entries."""
+        found: list[tuple[int, ...] | None] = []
+        for link in self.links:
+            found += [
+                (link.outputs, link.inputs, *(link.kernel or ())),
+                (link.outputs,) if link.bias else None,
+            ]
+        return found
+
+    def grids(self, shape: tuple[int, ...]) -> list[Pair] | None:
+        """Height and width of what enters each link (1 x 1: a vector); None where such examples do not fit."""
+        images = self.links[0].kernel is not None
+        if images and len(shape) != 3:
+            return None
+        width, grid = (shape[0], (shape[1], shape[2])) if images else (prod(shape), (1, 1))
+        found = []
+        for link in self.links:
+            if link.kernel is None:
+                width, grid = width * prod(grid), (1, 1)
+            if width != link.inputs or min(grid) < 1:
+                return None
+            found.append(grid)
+            width, grid = link.outputs, link.grid(grid)
+        return found
+
+
+def chain_of(module: nn.Module, entry: str) -> Chain | None:
+    """The module as a chain whose features enter the module `entry`; None if it is anything else."""
+    links: list[Link] = []
+    tap, flat = None, False
+    for name, layer in _leaves(module):
+        if isinstance(layer, nn.Linear) and (flat or not links):
+            tap = len(links) if tap is None and _opens(module, entry, name) else tap
+            links.append(_linear(name, layer))
+            flat = True
+        elif isinstance(layer, nn.Conv2d) and not flat and _simple_convolution(layer):
+            links.append(_convolution(name, layer))
+        elif isinstance(layer, nn.MaxPool2d) and links and not flat and _simple_pool(layer, links[-1]):
+            links[-1] = links[-1]._replace(pool=_pair(layer.kernel_size))
+        elif isinstance(layer, nn.ReLU) and links:
+            links[-1] = links[-1]._replace(relu=True)
+        elif isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1):
+            flat = True
+        else:
+            return None
+    return Chain(tuple(links), tap) if links and tap is not None else None
+
+
+def _leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    # Only nn.Sequential itself is known to call its children in turn.
+    if type(module) is nn.Sequential:
+        for name, child in module.named_children():
+            yield from _leaves(child, f"{prefix}.{name}" if prefix else name)
+    else:
+        yield prefix, module
+
+
+def _opens(module: nn.Module, entry: str, leaf: str) -> bool:
+    """Whether what enters `entry` enters `leaf`."""
+    inside = dict(module.named_modules()).get(entry)
+    return inside is not None and next(_leaves(inside, entry))[0] == leaf
+
+
+def _linear(name: str, layer: nn.Linear) -> Link:
+    bias = None if layer.bias is None else f"{name}.bias"
+    return Link(f"{name}.weight", bias, layer.in_features, layer.out_features)
+
+
+def _convolution(name: str, layer: nn.Conv2d) -> Link:
+    bias = None if layer.bias is None else f"{name}.bias"
+    kernel, padding = _pair(layer.kernel_size), _pair(layer.padding)
+    return Link(f"{name}.weight", bias, layer.in_channels, layer.out_channels, kernel, padding)
+
+
+def _simple_convolution(layer: nn.Conv2d) -> bool:
+    return (
+        layer.stride == (1, 1)
+        and layer.dilation == (1, 1)
+        and layer.groups == 1
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    )
+
+
+def _simple_pool(layer: nn.MaxPool2d, link: Link) -> bool:
+    return (
+        _pair(layer.kernel_size) == _pair(layer.stride)
+        and _pair(layer.padding) == (0, 0)
+        and _pair(layer.dilation) == (1, 1)
+        and not layer.ceil_mode
+        and not layer.return_indices
+        and link.pool == (1, 1)
+    )
+
+
+def _pair(value: int | tuple[int, ...]) -> Pair:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])

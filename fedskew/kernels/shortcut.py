@@ -1,0 +1,148 @@
+"""Plain networks behind the same `forward`: a custom autograd function over buffers that are used again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from fedskew.kernels.backend import Backend, current
+from fedskew.kernels.build import Unavailable
+from fedskew.kernels.chain import Chain, chain_of
+from fedskew.kernels.native import NativeRunner
+from fedskew.kernels.torch_ops import TorchRunner
+from fedskew.tree import Tree
+from fedskew.values import Out
+
+_PIECE = 128  # examples run at once where nothing has to be remembered
+
+
+class Memory(Protocol):
+    """The buffers of one pass."""
+
+    @property
+    def capacity(self) -> int: ...
+
+
+class Runner(Protocol):
+    """A chain on some kernels."""
+
+    def memory(self, batch: int) -> Any: ...
+
+    def forward(self, memory: Any, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]: ...
+
+    def backward(
+        self,
+        memory: Any,
+        x: Tensor,
+        params: Sequence[Tensor | None],
+        d_logits: Tensor | None,
+        d_features: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> list[Tensor | None]: ...
+
+
+class _Passes:
+    """A runner and its buffers: each pass that may still go backward has its own, others are used again."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self._free: list[Memory] = []
+
+    def borrow(self, batch: int) -> Memory:
+        while self._free:
+            memory = self._free.pop()
+            if memory.capacity >= batch:
+                return memory
+        found: Memory = self.runner.memory(batch)
+        return found
+
+    def give_back(self, memory: Memory) -> None:
+        self._free.append(memory)
+
+
+class _Pass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, passes: _Passes, x: Tensor, *params: Tensor | None) -> tuple[Tensor, Tensor]:
+        memory = passes.borrow(len(x))
+        out = passes.runner.forward(memory, x, params)
+        ctx.save_for_backward(x, *params)
+        ctx.passes, ctx.memory = passes, memory
+        ctx.set_materialize_grads(False)
+        return out
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, d_logits: Tensor | None, d_features: Tensor | None) -> tuple[Tensor | None, ...]:
+        if ctx.memory is None:
+            raise RuntimeError(
+                "a network on fast kernels can be differentiated once; its buffers are in use again."
+            )
+        x, *params = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[2:]
+        grads = ctx.passes.runner.backward(ctx.memory, x, params, d_logits, d_features, wanted)
+        ctx.passes.give_back(ctx.memory)
+        ctx.memory = None
+        return None, None, *grads
+
+
+class Shortcut:
+    """Runs the module as a chain where it is one and the engine wants it; gives None otherwise."""
+
+    def __init__(self, module: nn.Module, entry: str) -> None:
+        self._chain = chain_of(module, entry)
+        self._names = self._chain.names if self._chain else ()
+        self._shapes = self._chain.shapes if self._chain else []
+        self._known: dict[tuple[Backend, torch.Size, torch.dtype], _Passes | None] = {}
+
+    def __call__(self, params: Tree, x: Tensor) -> Out | None:
+        """The forward pass, or None where it is left to torch."""
+        backend = current()
+        if backend == "autograd" or self._chain is None or not _plain(x):
+            return None
+        passes = self._passes(backend, x)
+        values = [None if name is None else params[name] for name in self._names]
+        # The kernels trust their arguments; what they do not know is torch's to run or to refuse.
+        if passes is None or [v if v is None else v.shape for v in values] != self._shapes:
+            return None
+        if any(v is not None and (v.dtype != x.dtype or not v.is_contiguous()) for v in values):
+            return None
+        if torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in values):
+            return Out(*_Pass.apply(passes, x.contiguous(), *values), {})  # type: ignore[no-untyped-call]
+        return Out(*_forward_only(passes, x.contiguous(), values), {})
+
+    def _passes(self, backend: Backend, x: Tensor) -> _Passes | None:
+        key = backend, x.shape[1:], x.dtype
+        if key not in self._known:
+            assert self._chain is not None
+            self._known[key] = _passes(self._chain, *key)
+        return self._known[key]
+
+
+def _plain(x: Tensor) -> bool:
+    # Buffers that are written again cannot live under vmap, nor can there be a gradient of the input.
+    transformed = torch._C._are_functorch_transforms_active()
+    return x.device.type == "cpu" and len(x) > 0 and not x.requires_grad and not transformed
+
+
+def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtype) -> _Passes | None:
+    if chain.grids(tuple(shape)) is None or dtype not in (torch.float32, torch.float64):
+        return None
+    if backend == "torch":
+        return _Passes(TorchRunner(chain, dtype))
+    try:
+        return _Passes(NativeRunner(chain, tuple(shape), dtype))
+    except Unavailable:
+        return _Passes(TorchRunner(chain, dtype))
+
+
+def _forward_only(passes: _Passes, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    memory = passes.borrow(min(len(x), _PIECE))
+    outs = [passes.runner.forward(memory, piece, params) for piece in x.split(_PIECE)]
+    passes.give_back(memory)
+    if len(outs) == 1:
+        return outs[0]
+    return torch.cat([logits for logits, _ in outs]), torch.cat([features for _, features in outs])

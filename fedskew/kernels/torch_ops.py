@@ -1,0 +1,140 @@
+"""Chains on torch's own operations, without autograd's bookkeeping: images with channels last, buffers kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedskew.kernels.chain import Chain, Link
+
+_aten = torch.ops.aten
+
+
+class Trace(NamedTuple):
+    """What the backward pass of a link needs."""
+
+    taken: Tensor  # what entered it
+    made: Tensor  # what left it
+    wide: Tensor  # a convolution before its pooling
+    chosen: Tensor | None  # which inputs pooling took
+
+
+class Memory(NamedTuple):
+    """One pass's buffers: what each linear link makes, the gradient of what it takes, and the trace."""
+
+    capacity: int
+    outputs: dict[int, Tensor]
+    gradients: dict[int, Tensor]
+    trace: list[Trace]
+
+
+class TorchRunner:
+    """The chain for examples of one precision."""
+
+    def __init__(self, chain: Chain, dtype: torch.dtype) -> None:
+        self._links, self._tap, self._dtype = chain.links, chain.tap, dtype
+
+    def memory(self, batch: int) -> Memory:
+        """Buffers for a batch of at most this size."""
+        linear = {i: link for i, link in enumerate(self._links) if link.kernel is None}
+
+        def rows(width: int) -> Tensor:
+            return torch.empty(batch, width, dtype=self._dtype)
+
+        outputs = {i: rows(link.outputs) for i, link in linear.items()}
+        return Memory(batch, outputs, {i: rows(link.inputs) for i, link in linear.items()}, [])
+
+    def forward(self, memory: Memory, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+        """(logits, features)."""
+        memory.trace.clear()
+        value = x.contiguous(memory_format=torch.channels_last) if self._links[0].kernel else x.flatten(1)
+        for index, link in enumerate(self._links):
+            weight, bias = params[2 * index], params[2 * index + 1]
+            assert weight is not None
+            if link.kernel is None:
+                value = value.flatten(1)
+                made = _linear(value, weight, bias, memory.outputs[index][: len(x)])
+                wide, chosen = made, None
+            else:
+                wide = torch.conv2d(value, weight, bias, padding=link.padding)
+                made, chosen = _pooled(wide, link)
+            if link.relu:
+                made.relu_()
+            memory.trace.append(Trace(value, made, wide, chosen))
+            value = made
+        return value.clone(), memory.trace[self._tap].taken.clone()
+
+    def backward(
+        self,
+        memory: Memory,
+        x: Tensor,
+        params: Sequence[Tensor | None],
+        d_logits: Tensor | None,
+        d_features: Tensor | None,
+        wanted: Sequence[bool],
+    ) -> list[Tensor | None]:
+        """Gradients of the parameters that are wanted."""
+        grads: list[Tensor | None] = [None] * len(params)
+        lowest = min(i for i, want in enumerate(wanted) if want) // 2
+        slope = torch.zeros_like(memory.trace[-1].made) if d_logits is None else d_logits
+        for index in range(len(self._links) - 1, lowest - 1, -1):
+            link, trace, weight = self._links[index], memory.trace[index], params[2 * index]
+            assert weight is not None
+            needs = (
+                index > lowest,
+                wanted[2 * index],
+                params[2 * index + 1] is not None and wanted[2 * index + 1],
+            )
+            if link.relu:
+                slope = _aten.threshold_backward(slope.reshape(trace.made.shape), trace.made, 0)
+            if link.kernel is None:
+                into = memory.gradients[index][: len(x)]
+                down, *found = _linear_backward(slope, trace.taken, weight, into, needs)
+            else:
+                down, *found = _convolution_backward(
+                    slope.reshape(trace.made.shape), trace, weight, link, needs
+                )
+            grads[2 * index], grads[2 * index + 1] = found
+            if down is not None:
+                slope = down
+                if index == self._tap and d_features is not None:
+                    slope += d_features
+        return grads
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+
+
+def _pooled(wide: Tensor, link: Link) -> tuple[Tensor, Tensor | None]:
+    if link.pool == (1, 1):
+        return wide, None
+    made, chosen = _aten.max_pool2d_with_indices(wide, link.pool, link.pool)
+    return made, chosen
+
+
+def _linear_backward(
+    dy: Tensor, x: Tensor, weight: Tensor, into: Tensor, needs: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    below, d_weight, d_bias = needs
+    return (
+        torch.mm(dy, weight, out=into) if below else None,
+        torch.mm(dy.t(), x) if d_weight else None,
+        dy.sum(0) if d_bias else None,
+    )
+
+
+def _convolution_backward(
+    dy: Tensor, trace: Trace, weight: Tensor, link: Link, needs: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    if trace.chosen is not None:
+        shape = trace.wide, link.pool, link.pool, (0, 0), (1, 1), False, trace.chosen
+        dy = _aten.max_pool2d_with_indices_backward(dy.contiguous(memory_format=torch.channels_last), *shape)
+    sizes = [len(weight)], (1, 1), link.padding, (1, 1), False, (0, 0), 1
+    found: tuple[Tensor | None, Tensor | None, Tensor | None] = _aten.convolution_backward(
+        dy, trace.taken, weight, *sizes, needs
+    )
+    return found

@@ -1,0 +1,84 @@
+"""From the folder of a run or of a study to what is kept of it. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fedskew.errors import DataError
+from fedskew.reproduce import results
+from fedskew.reproduce.cells import Cell
+from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.reduce import reducer
+from fedskew.reproduce.results import Entry
+from fedskew.results import Result
+from fedskew.store import layout
+from fedskew.store.reader import RunReader
+
+State = Literal["new", "begun", "done", "diverged"]
+Record = dict[str, Any]
+STUDY = "study.json"
+CODE = "code"  # the event that names the code which goes on with a run
+
+
+class Outcome(NamedTuple):
+    """How far a run has come and what it has measured."""
+
+    state: State
+    records: tuple[Record, ...] = ()
+    seconds: float = 0.0
+    code: str = ""
+
+
+def outcome(place: Path) -> Outcome:
+    """What is in the folder of one seed."""
+    if (place / STUDY).is_file():
+        found = study(place)
+        return Outcome("done", tuple(found["records"]), found["seconds"], found["code"])
+    if not layout.is_run(place):
+        return Outcome("new")
+    reader = RunReader(place)
+    events, done = reader.events(), reader.round()
+    ends = [event["event"] for event in events if event["event"] in ("diverged", "resumed", "finished")]
+    rounds = int(reader.config()["train"]["rounds"])
+    state: State = "done" if done is not None and done + 1 >= rounds else "begun"
+    if ends and ends[-1] == "diverged":
+        state = "diverged"
+    seconds = math.fsum(event["seconds"] for event in events if event["event"] == "round")
+    makers = dict.fromkeys(event["code"] for event in events if event["event"] == CODE)
+    return Outcome(state, tuple(reader.metrics()), seconds, ",".join(makers))
+
+
+def study(place: Path) -> dict[str, Any]:
+    """What a study has written."""
+    try:
+        found: dict[str, Any] = json.loads((place / STUDY).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{place / STUDY}: cannot be read ({error}). Remove it and run the cell again."
+        ) from error
+    return found
+
+
+def entry(recipe: Recipe, cell: Cell, seed: int, place: Path) -> Entry | None:
+    """The line of the results for one seed; None while it is not at its end."""
+    found = outcome(place)
+    if found.state not in ("done", "diverged"):
+        return None
+    values = {} if found.state == "diverged" else _values(recipe, found.records)
+    return Entry(
+        *(cell.name, cell.scale, seed, found.state, len(found.records)),
+        *(cell.digest, found.code, found.seconds, values),
+    )
+
+
+def _values(recipe: Recipe, records: Sequence[Record]) -> dict[str, float]:
+    result = Result("", "", 0, tuple(records))
+    values = {}
+    for key in results.keys(recipe):
+        metric, _, name = key.rpartition(".")
+        values[key] = reducer(name)(result.series(metric))
+    return values

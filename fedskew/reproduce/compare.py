@@ -1,0 +1,97 @@
+"""Published numbers beside ours. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedskew import stats
+from fedskew.reproduce.judge import SEEDS, Contrast
+from fedskew.reproduce.recipe import Column, Published, Recipe, Row, Scale, Score
+from fedskew.reproduce.results import Entry
+
+
+class Line(NamedTuple):
+    """One score of one cell; `ours` is None where nothing has been run."""
+
+    row: Row
+    column: Column
+    score: Score
+    published: Published | None
+    ours: stats.Mean | None = None
+    scale: Scale | None = None
+    diverged: int = 0
+
+    @property
+    def printed(self) -> str:
+        """As published."""
+        if self.published is None:
+            return "-"
+        mean, std, doubtful = self.published
+        spread = "" if std is None else f" ± {std:g}"
+        return f"{mean:g}{spread}{'?' * doubtful}"
+
+    @property
+    def found(self) -> str:
+        """Our mean and deviation over seeds."""
+        if self.ours is None:
+            return "-"
+        if self.diverged:
+            return f"diverged ({self.diverged} of {self.ours.n})"
+        spread = "" if math.isnan(self.ours.std) else f" ± {self.ours.std:.{self.score.digits}f}"
+        return f"{self.ours.mean:.{self.score.digits}f}{spread}"
+
+    @property
+    def difference(self) -> str:
+        """Ours less the published one."""
+        if self.ours is None or self.published is None or self.published.doubtful or self.diverged:
+            return "-"
+        return f"{self.ours.mean - self.published.mean:+.{self.score.digits}f}"
+
+    @property
+    def seeds(self) -> str:
+        """How many; fewer than three are marked."""
+        if self.ours is None:
+            return "-"
+        return f"{self.ours.n}{'*' * (self.ours.n < SEEDS)}"
+
+
+def lines(recipe: Recipe, entries: Sequence[Entry], score: str) -> list[Line]:
+    """Every cell of a recipe under one score, row by row; a cell run in both scales has two lines."""
+    out = []
+    for row in recipe.rows:
+        for column in recipe.columns:
+            if row.columns and column.name not in row.columns:
+                continue
+            plain = Line(row, column, recipe.scores[score], row.published.get(score, {}).get(column.name))
+            both = [_with(plain, entries, scale) for scale in ("full", "quick")]
+            out += [line for line in both if line.ours is not None] or [plain]
+    return out
+
+
+def _with(plain: Line, entries: Sequence[Entry], scale: Scale) -> Line:
+    name = f"{plain.row.name}.{plain.column.name}"
+    mine = [entry for entry in entries if entry.cell == name and entry.scale == scale]
+    if not mine:
+        return plain
+    values = [plain.score.factor * entry.values.get(plain.score.key, math.nan) for entry in mine]
+    lost = sum(entry.status == "diverged" for entry in mine)
+    return plain._replace(ours=stats.summarise(values), scale=scale, diverged=lost)
+
+
+def words(contrast: Contrast) -> str:
+    """What a comparison has found: the mean difference, its interval, and what was claimed."""
+    found, digits = contrast.found, contrast.digits
+    text = f"{found.mean:+.{digits}f}"
+    if math.isfinite(found.low):
+        text += f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    signs = "".join("+" if sign > 0 else "-" if sign < 0 else "0" for sign in found.signs)
+    return f"{text} by seed {signs}"
+
+
+def claimed(contrast: Contrast) -> str:
+    """What is claimed of a comparison."""
+    if contrast.slack is not None:
+        return f"at least -{contrast.slack:g}"
+    return "above 0" if contrast.claimed is None else f"{contrast.claimed:+.{contrast.digits}f}"

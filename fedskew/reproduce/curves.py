@@ -1,0 +1,74 @@
+"""Metrics round by round, for the pictures: results/<recipe>.curves.csv. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedskew.errors import DataError
+from fedskew.reproduce import results
+from fedskew.reproduce.recipe import Recipe
+
+POINTS = 100  # of a curve
+_HEAD = ("cell", "scale", "seed", "metric", "round", "value")
+
+
+class Point(NamedTuple):
+    """One value of one run; rounds count from 1."""
+
+    cell: str
+    scale: str
+    seed: int
+    metric: str
+    round: int
+    value: float
+
+
+def points(
+    recipe: Recipe, cell: str, scale: str, seed: int, records: Sequence[dict[str, Any]]
+) -> list[Point]:
+    """The curves that a recipe keeps of a run, thinned."""
+    out = []
+    for metric in recipe.curves:
+        held = [(r["round"] + 1, r[metric]) for r in records if r.get(metric) is not None]
+        step = -(-len(held) // POINTS) or 1
+        kept = held[::-step][::-1]  # the last round is among them
+        out += [Point(cell, scale, seed, metric, number, value) for number, value in kept]
+    return out
+
+
+def read(recipe: str, folder: Path) -> list[Point]:
+    """The kept curves; none where there is no file."""
+    path = folder / f"{recipe}.curves.csv"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    try:
+        return [_point(line) for line in csv.DictReader(io.StringIO(text))]
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path}: is not what `fedskew reproduce` writes ({error!r}). Remove it.") from error
+
+
+def _point(line: dict[str, str]) -> Point:
+    place = line["cell"], line["scale"], int(line["seed"]), line["metric"]
+    return Point(*place, int(line["round"]), float(line["value"]))
+
+
+def update(recipe: Recipe, folder: Path, new: Iterable[Point], valid: set[tuple[str, str, int]]) -> None:
+    """Adds new curves to those kept; what is not the curve of a valid result goes."""
+    made = list(new)
+    fresh = {point[:3] for point in made}
+    old = [point for point in read(recipe.name, folder) if point[:3] not in fresh]
+    kept = [point for point in [*old, *made] if point[:3] in valid]
+    if not recipe.curves or not kept:
+        return
+    out = io.StringIO()
+    sheet = csv.writer(out, lineterminator="\n")
+    sheet.writerow(_HEAD)
+    for point in sorted(kept):
+        sheet.writerow([*point[:-1], f"{point.value:.5g}"])
+    results.save(folder / f"{recipe.name}.curves.csv", out.getvalue())

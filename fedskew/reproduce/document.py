@@ -1,0 +1,115 @@
+"""docs/reproduction.md, from results/ alone: `python -m fedskew.reproduce.document` writes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedskew.reproduce import compare, load, results
+from fedskew.reproduce.cells import cells
+from fedskew.reproduce.judge import Judgement, judge
+from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.results import Entry
+
+_HEAD = """# Reproduction
+
+What five papers on label skew claim, and what came out here. This page is written by
+`python -m fedskew.reproduce.document` from the files in `results/`; a test compares the two.
+`fedskew recipes` lists the tables and figures with what they cost on your machine,
+`fedskew reproduce RECIPE` runs what is missing.
+
+How claims are judged. Methods are compared in pairs: the same partition, initial model and participants under each
+seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain. *Refuted*: the opposite sign
+in every seed, or the 95 % interval of the mean difference stays below half of the claimed gain. *Undecided*: neither.
+A claim of many comparisons is confirmed if all that were tested are, and refuted if one is. With fewer than six seeds
+nothing is called significant. *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local
+epochs and losses are the same. A * marks fewer than three seeds.
+"""
+
+
+def render(folder: Path) -> str:
+    """The page."""
+    recipes = [load.load(name) for name in sorted(load.names())]
+    found = {recipe.name: _current(recipe, folder) for recipe in recipes}
+    judged = [(recipe, one) for recipe in recipes for one in judge(recipe, found[recipe.name])]
+    parts = [_HEAD, "## Claims\n", *_claims(judged)]
+    for recipe in recipes:
+        parts += _recipe(recipe, found[recipe.name], [one for owner, one in judged if owner is recipe])
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _current(recipe: Recipe, folder: Path) -> list[Entry]:
+    every = [cell for scale in ("full", "quick") for cell in cells(recipe, scale)]
+    order = [(cell.name, cell.digest) for cell in every]
+    return results.joined(results.read(recipe.name, folder), [], order)
+
+
+def _claims(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
+    yield "| claim | paper | what it says | verdict |"
+    yield "|---|---|---|---|"
+    for recipe, one in sorted(judged, key=lambda pair: (pair[1].claim.id, pair[1].claim.other)):
+        where = f"[{recipe.where}](#{recipe.name})"
+        yield f"| {one.claim.id} | {recipe.paper}, {where} | {one.claim.text} | {_verdict(one)} |"
+    yield ""
+
+
+def _verdict(one: Judgement) -> str:
+    marks = f" ({', '.join(one.marks)})" if one.marks else ""
+    return f"**{one.verdict}**{marks}" if one.tested else "not tested"
+
+
+def _recipe(recipe: Recipe, entries: Sequence[Entry], judged: Sequence[Judgement]) -> Iterator[str]:
+    yield f'<a id="{recipe.name}"></a>\n\n## {recipe.paper}, {recipe.where}: {recipe.title}\n'
+    names = {cell.name for cell in cells(recipe)}
+    run = {entry.cell for entry in entries}
+    yield f"`fedskew reproduce {recipe.name}`: {len(run)} of {len(names)} cells have been run.\n"
+    yield from (f"- {note}" for note in recipe.notes)
+    if entries:
+        for score in recipe.scores:
+            yield from _table(recipe, entries, score)
+        yield from _provenance(entries)
+    for one in judged:
+        yield from _judgement(one)
+    yield ""
+
+
+def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str]:
+    found = [line for line in compare.lines(recipe, entries, score) if line.ours is not None]
+    if not found:
+        return
+    yield f"\n{recipe.scores[score].label}{' in per cent' if recipe.scores[score].percent else ''}\n"
+    yield "| | method | published | ours | difference | seeds | scale |"
+    yield "|---|---|---|---|---|---|---|"
+    for line in found:
+        names = f"{line.row.label or line.row.name} | {line.column.label or line.column.name}"
+        numbers = f"{line.printed} | {line.found} | {line.difference} | {line.seeds} | {line.scale}"
+        yield f"| {names} | {numbers} |"
+
+
+def _provenance(entries: Sequence[Entry]) -> Iterator[str]:
+    makers = sorted({entry.code for entry in entries})
+    hours = sum(entry.seconds for entry in entries) / 3600
+    yield f"\n{len(entries)} runs, {hours:.1f} core hours, code {', '.join(makers)}."
+
+
+def _judgement(one: Judgement) -> Iterator[str]:
+    if not one.tested:
+        return
+    yield f"\n{one.claim.id}: {one.claim.text} {_verdict(one)}\n"
+    yield "| comparison | claimed | found | verdict |"
+    yield "|---|---|---|---|"
+    for contrast in one.tested:
+        found, wanted = compare.words(contrast), compare.claimed(contrast)
+        yield f"| {contrast.label} | {wanted} | {found} | {contrast.verdict} |"
+    if one.claim.remark:
+        yield f"\n{one.claim.remark}"
+
+
+def write(folder: Path, page: Path) -> None:
+    """Writes the page."""
+    results.save(page, render(folder))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "results"), Path("docs/reproduction.md"))

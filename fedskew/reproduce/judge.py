@@ -1,0 +1,177 @@
+"""Every claim as paired differences over seeds, and the verdict on it. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Literal, NamedTuple
+
+from fedskew import stats
+from fedskew.reproduce.recipe import Claim, Comparison, Recipe, Row, Scale
+from fedskew.reproduce.results import Entry
+
+Verdict = Literal["confirmed", "refuted", "undecided", "not tested"]
+SEEDS = 3  # with fewer, a verdict is marked
+_SIGN = 1e-9  # a claim without a size: its sign is all that is claimed
+_SCALES: tuple[Scale, ...] = ("full", "quick")
+
+
+class Contrast(NamedTuple):
+    """One comparison in one row: what is claimed, and the differences found by seed."""
+
+    label: str
+    claimed: float | None  # None: the sign only
+    slack: float | None
+    digits: int
+    scale: Scale | None = None
+    seeds: tuple[int, ...] = ()
+    differences: tuple[float, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the rule: the sign in every seed and at least half of the claimed size."""
+        if not self.differences:
+            return "not tested"
+        if self.slack is not None:
+            return stats.verdict([value + self.slack for value in self.differences], _SIGN)
+        return stats.verdict(self.differences, self.claimed or _SIGN)
+
+    @property
+    def found(self) -> stats.Difference:
+        """Mean, interval and signs."""
+        return stats.paired_difference(self.differences, [0.0] * len(self.differences))
+
+
+class Judgement(NamedTuple):
+    """A claim and all of its comparisons."""
+
+    claim: Claim
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def tested(self) -> list[Contrast]:
+        """The comparisons for which there are runs."""
+        return [contrast for contrast in self.contrasts if contrast.differences]
+
+    @property
+    def verdict(self) -> Verdict:
+        """One refuted comparison refutes the claim; all tested ones have to be confirmed to confirm it."""
+        found = {contrast.verdict for contrast in self.tested}
+        if not found:
+            return "not tested"
+        if "refuted" in found:
+            return "refuted"
+        return "confirmed" if found == {"confirmed"} else "undecided"
+
+    @property
+    def marks(self) -> list[str]:
+        """What a reader has to know besides the verdict."""
+        tested = self.tested
+        if not tested:
+            return []
+        count = {
+            word: sum(c.verdict == word for c in tested) for word in ("confirmed", "refuted", "undecided")
+        }
+        marks = [f"{number} {word}" for word, number in count.items() if number] if len(tested) > 1 else []
+        if len(tested) < len(self.contrasts):
+            marks.append(f"{len(tested)} of {len(self.contrasts)} comparisons tested")
+        if any(contrast.scale == "quick" for contrast in tested):
+            marks.append("quick")
+        least = min(len(contrast.seeds) for contrast in tested)
+        if least < SEEDS:
+            marks.append(f"only {least} seed{'s' * (least > 1)}")
+        return marks + ["tested on other data"] * self.claim.other
+
+
+def judge(recipe: Recipe, entries: Sequence[Entry]) -> list[Judgement]:
+    """The verdict on every claim of a recipe."""
+    table = _Table(recipe, entries)
+    return [
+        Judgement(claim, tuple(c for one in claim.compare for c in table.contrasts(claim, one)))
+        for claim in recipe.claims
+    ]
+
+
+class _Term(NamedTuple):
+    """A score of a cell, added or taken off."""
+
+    sign: float
+    row: Row
+    column: str
+    score: str
+
+
+class _Table:
+    """Published and found values of a recipe's cells."""
+
+    def __init__(self, recipe: Recipe, entries: Sequence[Entry]) -> None:
+        self.recipe = recipe
+        self.rows = {row.name: row for row in recipe.rows}
+        self.found = {(entry.cell, entry.scale, entry.seed): entry for entry in entries}
+        self.seeds = sorted({entry.seed for entry in entries})
+
+    def contrasts(self, claim: Claim, one: Comparison) -> Iterable[Contrast]:
+        rows = [row for row in self.recipe.chosen(one.rows) if row.name != one.against]
+        for row, more, less in product(rows, one.more, one.less or (None,)):
+            if not row.columns or {more, less or more} <= set(row.columns):
+                yield self._contrast(self._terms(row, more, less, claim, one), one)
+
+    def _contrast(self, terms: list[_Term], one: Comparison) -> Contrast:
+        row, score = terms[0].row, self.recipe.scores[terms[0].score]
+        gain = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
+        if gain is None and one.slack is None:
+            gain = _total([(term.sign, self._published(term)) for term in terms], one)
+        plain = Contrast(self._label(terms, one), gain, one.slack, score.digits)
+        for scale in _SCALES:
+            known: dict[int, float] = {}
+            for seed in self.seeds:
+                value = _total([(term.sign, self._value(term, scale, seed)) for term in terms], one)
+                if value is not None:
+                    known[seed] = value
+            if known:
+                return plain._replace(scale=scale, seeds=tuple(known), differences=tuple(known.values()))
+        return plain
+
+    def _terms(self, row: Row, more: str, less: str | None, claim: Claim, one: Comparison) -> list[_Term]:
+        """The left side less the right side, less the same in the row that it is held against."""
+        score = one.score or claim.score
+        terms = [_Term(1.0, row, more, score)]
+        if less:
+            terms.append(_Term(-1.0, row, less, one.less_score or score))
+        if one.against:
+            terms += [t._replace(sign=-t.sign, row=self.rows[one.against]) for t in terms]
+        return terms
+
+    def _label(self, terms: list[_Term], one: Comparison) -> str:
+        names = {column.name: column.label or column.name for column in self.recipe.columns}
+        row, other = terms[0].row, [term for term in terms[1:] if term.row is terms[0].row]
+        label = f"{row.label or row.name}: {names[terms[0].column]}"
+        label += f" over {names[other[0].column]}" if other else ""
+        if one.less_score:
+            label += f" ({self.recipe.scores[one.less_score].label})"
+        for word, number in (("above", one.above), ("below", one.below)):
+            label += "" if number is None else f" {word} {number:g}"
+        if one.against:
+            against = self.rows[one.against]
+            label += f", against {against.label or against.name}"
+        return label
+
+    def _published(self, term: _Term) -> float | None:
+        printed = term.row.published.get(term.score, {}).get(term.column)
+        return None if printed is None or printed.doubtful else printed.mean
+
+    def _value(self, term: _Term, scale: Scale, seed: int) -> float | None:
+        entry = self.found.get((f"{term.row.name}.{term.column}", scale, seed))
+        wanted = self.recipe.scores[term.score]
+        return None if entry is None else wanted.factor * entry.values.get(wanted.key, math.nan)
+
+
+def _total(terms: Sequence[tuple[float, float | None]], one: Comparison) -> float | None:
+    """The signed sum, as how far it is on the claimed side; None where a term has no value."""
+    if any(value is None for _, value in terms):
+        return None
+    total = math.fsum(sign * value for sign, value in terms if value is not None)
+    if one.above is not None:
+        return total - one.above
+    return total if one.below is None else one.below - total

@@ -1,0 +1,100 @@
+"""What is kept of every run: one line a cell, seed and scale in results/<recipe>.csv. No torch here."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from fedskew.data.atomic import write_text
+from fedskew.errors import DataError, DiskError
+from fedskew.reproduce.recipe import Recipe, Scale
+from fedskew.reproduce.reduce import ALWAYS
+from fedskew.store.journal import finite
+
+_FIXED = ("cell", "scale", "seed", "status", "rounds", "config", "code", "seconds")
+
+
+class Entry(NamedTuple):
+    """One seed of one cell."""
+
+    cell: str
+    scale: Scale
+    seed: int
+    status: str  # "done" or "diverged"
+    rounds: int
+    config: str  # digest of the settings
+    code: str  # version of the package and hash of the method's sources
+    seconds: float
+    values: dict[str, float]  # by "<metric>.<reducer>"
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is a result of."""
+        return self.cell, self.scale, self.seed
+
+
+def keys(recipe: Recipe) -> list[str]:
+    """The columns of values that a recipe keeps."""
+    metrics = [*(score.metric for score in recipe.scores.values()), *recipe.metrics]
+    plain = [f"{metric}.{name}" for metric in metrics for name in ALWAYS]
+    return list(dict.fromkeys([*plain, *(score.key for score in recipe.scores.values())]))
+
+
+def read(recipe: str, folder: Path) -> list[Entry]:
+    """The kept results; none where there is no file."""
+    path = folder / f"{recipe}.csv"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    try:
+        return [_entry(line) for line in csv.DictReader(io.StringIO(text))]
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path}: is not what `fedskew reproduce` writes ({error!r}). Remove it.") from error
+
+
+def _entry(line: dict[str, str]) -> Entry:
+    values = {key: float(text) if text else math.nan for key, text in line.items() if key not in _FIXED}
+    return Entry(
+        *(line["cell"], cast(Scale, line["scale"]), int(line["seed"]), line["status"], int(line["rounds"])),
+        *(line["config"], line["code"], float(line["seconds"]), values),
+    )
+
+
+def write(recipe: Recipe, folder: Path, entries: Iterable[Entry]) -> None:
+    """Replaces the file of a recipe."""
+    columns = keys(recipe)
+    out = io.StringIO()
+    sheet = csv.writer(out, lineterminator="\n")
+    sheet.writerow([*_FIXED, *columns])
+    for entry in entries:
+        fixed = [*entry[: len(_FIXED) - 1], f"{entry.seconds:.1f}"]
+        sheet.writerow([*fixed, *(_number(entry.values.get(key, math.nan)) for key in columns)])
+    save(folder / f"{recipe.name}.csv", out.getvalue())
+
+
+def save(path: Path, text: str) -> None:
+    """Writes a file of results in one step."""
+    if not write_text(path, text):
+        raise DiskError(f"{path}: cannot be written. Choose another folder with --results.")
+
+
+def save_json(path: Path, value: object) -> None:
+    """Writes a value in one step, with null for what is no number."""
+    save(path, json.dumps(finite(value), separators=(",", ":")) + "\n")
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.6g}"
+
+
+def joined(old: Sequence[Entry], new: Sequence[Entry], order: Sequence[tuple[str, str]]) -> list[Entry]:
+    """Old entries replaced by new ones of the same key, in order of (cell, digest); others are dropped."""
+    place = {pair: number for number, pair in enumerate(order)}
+    both = {entry.key: entry for entry in [*old, *new] if (entry.cell, entry.config) in place}
+    return sorted(both.values(), key=lambda e: (place[e.cell, e.config], e.scale, e.seed))

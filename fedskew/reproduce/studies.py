@@ -1,0 +1,107 @@
+"""Studies: what a paper looks at outside of an ordinary federated run, kept like one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedskew import build, diagnostics, metrics
+from fedskew.config import Config
+from fedskew.data.dataset import Dataset
+from fedskew.errors import ConfigError, unknown
+from fedskew.experiment import Session, Step
+from fedskew.parallel import News
+from fedskew.reproduce import aftermath, code, collect, results
+from fedskew.reproduce.aftermath import Finding
+from fedskew.reproduce.cells import Cell
+
+Record = dict[str, Any]
+Tell = Callable[[News], None]
+SHOWN = 60  # examples of a class in a picture of features
+
+
+def conduct(cell: Cell, config: Config, place: Path, tell: Tell) -> None:
+    """Makes the study of a cell and writes it down when it is complete."""
+    known = {"classes": classes, "one-epoch": aftermath.one_epoch}
+    name, options = cell.study["name"], {k: v for k, v in cell.study.items() if k != "name"}
+    if name not in known:
+        raise ConfigError(unknown("study", name, known))
+    clock, records, details = time.monotonic(), [], Record()
+    for finding in known[name](config, place, cell.scale, options):
+        records.append(finding.record)
+        details = finding.details
+        tell(News(place, len(records), config.train.rounds))
+    kept = {"records": records, "details": details, "seconds": round(time.monotonic() - clock, 1)}
+    results.save_json(place / collect.STUDY, {**kept, "code": code.version(config)})
+
+
+def classes(config: Config, place: Path, scale: str, options: Record) -> Iterator[Finding]:
+    """One model trained on the first `observed` classes: what becomes of the others' proxies (MAP, Fig. 5-7).
+
+    A round is an epoch, so momentum starts anew with each; gradients are read off how far rows moved.
+    """
+    experiment = build.experiment(config)
+    data = experiment.dataset()
+    observed = int(options["observed"])
+    kept = data._replace(train=data.train[data.y.numpy()[data.train] < observed])
+    seen = torch.arange(len(data.classes)) < observed
+    with experiment.session(config.seeds[0], kept) as session:
+        start = _proxies(session, session.feed.algorithm.initial)
+        for step in session.rounds():
+            record = _numbers(step.record) | _geometry(session, step, seen, start)
+            targets = step.record["global.per_class"][: int(options.get("targets", observed))]
+            record["targets.accuracy"] = sum(targets) / len(targets)
+            last = step.round.number + 1 == config.train.rounds
+            yield Finding(record, _features(session, step, data, seen) if last else {})
+
+
+def _numbers(record: Record) -> Record:
+    return {key: value for key, value in record.items() if isinstance(value, int | float)}
+
+
+def _proxies(session: Session, tree: dict[str, Tensor]) -> Tensor:
+    return tree[session.feed.algorithm.model.proxies]
+
+
+def _geometry(session: Session, step: Step, seen: Tensor, start: Tensor) -> Record:
+    before, after = (_proxies(session, state["shared"]) for state in (step.round.before, step.round.server))
+    found = diagnostics.proxy_geometry(after, seen)
+    pushed = (before - after).norm(dim=-1) / session.feed.algorithm.solver.lr
+    record = {
+        "norm.observed": found.norms[seen].mean(),
+        "norm.missing": found.norms[~seen].mean(),
+        "gradient.observed": pushed[seen].mean(),
+        "gradient.missing": pushed[~seen].mean(),
+        "distance.observed_observed": found.observed_observed,
+        "distance.observed_missing": found.observed_missing,
+        "distance.missing_missing": found.missing_missing,
+    }
+    record["norm.gap"] = record["norm.observed"] - record["norm.missing"]
+    record["distance.left"] = found.missing_missing / diagnostics.proxy_geometry(start, seen).missing_missing
+    return {key: float(value) for key, value in record.items()}
+
+
+def _features(session: Session, step: Step, data: Dataset, seen: Tensor) -> Record:
+    """Features of some test examples where they have two dimensions, and all proxies."""
+    algorithm = session.feed.algorithm
+    proxies = _proxies(session, step.round.server["shared"])
+    if algorithm.model.width != 2:
+        return {"norms": proxies.norm(dim=-1).tolist(), "observed": seen.tolist()}
+    labels = data.y[torch.from_numpy(data.test)]
+    chosen = torch.cat([(labels == label).nonzero()[:SHOWN, 0] for label in seen.nonzero()[:, 0]])
+    x = session.feed.x[torch.from_numpy(data.test)[chosen]]
+    with torch.no_grad():
+        features = algorithm.model.forward(algorithm.overall(step.round.server), x, False).features
+    found = metrics.predict(algorithm.predict(algorithm.overall(step.round.server), x))
+    return {
+        "features": [[round(float(value), 4) for value in row] for row in features],
+        "labels": labels[chosen].tolist(),
+        "right": (found == labels[chosen]).tolist(),
+        "proxies": proxies.tolist(),
+        "observed": seen.tolist(),
+    }

@@ -1,0 +1,138 @@
+"""A trained model taken out of its run: the global one or a client's own, ready to predict or to leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from fedskew import build, runs
+from fedskew.algorithm import Algorithm
+from fedskew.config import Config, parse
+from fedskew.data import registry
+from fedskew.data.federation import Federation
+from fedskew.engines.feed import Feed
+from fedskew.errors import ConfigError
+from fedskew.models.outside import OneVsAll, Scaled
+from fedskew.models.registry import network
+from fedskew.parts import networks
+from fedskew.store import checkpoint, layout
+from fedskew.store.checkpoint import Checkpoint
+from fedskew.store.reader import RunReader
+from fedskew.tree import Tree
+
+
+class Scale(NamedTuple):
+    """How raw inputs became what the network was trained on: (x - mean) / std, by channel."""
+
+    mean: list[float]
+    std: list[float]
+
+
+class Taken(NamedTuple):
+    """A trained network and what one must know to use it."""
+
+    network: nn.Module  # plain torch, in evaluation mode; takes inputs as they were in training
+    scale: Scale | None  # None where the inputs were taken as they are
+    shape: tuple[int, ...]  # of one example
+    classes: tuple[str, ...]
+    who: str
+    client: int | None
+    place: Path
+    round: int  # counts from 0
+    config: Config
+    counts: tuple[tuple[int, ...], ...]  # [K, C] training examples
+
+    @property
+    def module(self) -> nn.Module:
+        """The network that takes raw inputs."""
+        if self.scale is None:
+            return self.network
+        wide = (-1, *(1 for _ in self.shape[1:]))
+        mean, std = (torch.tensor(v, dtype=torch.float64).reshape(wide) for v in self.scale)
+        return Scaled(self.network, mean, std, getattr(torch, self.config.dtype)).eval()
+
+
+def take(place: Path, client: int | None = None) -> Taken:
+    """The global model of a run as far as it has come, or the personal model of one client."""
+    if not layout.is_run(place):
+        raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
+    config = parse(RunReader(place).config(), str(place / layout.CONFIG))
+    found = checkpoint.load(place)
+    if found is None:
+        raise ConfigError(f"{place} has not finished a round. Continue it: fedskew resume {place}.")
+    plan = build.experiment(config.changed({"split.file": str(place / runs.PARTITION)}))
+    data = plan.dataset()
+    federation = plan.federation(data, config.seeds[0])
+    algorithm = plan.algorithm(federation, config.seeds[0])
+    feed = Feed.of(algorithm, federation, plan.training)
+    tree = _overall(algorithm, found, place) if client is None else _own(feed, found, client)
+    shape = tuple(data.x.shape[1:])
+    return Taken(
+        _network(algorithm, config, tree, shape),
+        _scale(config),
+        shape,
+        data.classes,
+        "the global model" if client is None else _name(algorithm, found, client),
+        client,
+        place,
+        found.round,
+        config,
+        tuple(map(tuple, federation.counts.tolist())),
+    )
+
+
+def _overall(algorithm: Algorithm, found: Checkpoint, place: Path) -> Tree:
+    if algorithm.method.overall == "ensemble":
+        raise ConfigError(
+            f"{place}: this method has no global model; its clients answer together. Take the model of one "
+            "of them: --client 0."
+        )
+    return algorithm.overall(found.server)
+
+
+def _own(feed: Feed, found: Checkpoint, client: int) -> Tree:
+    _check_client(feed.federation, client)
+    kept = found.kept.get(client)
+    return feed.algorithm.personal(found.server, kept, feed.idle(client))
+
+
+def _check_client(federation: Federation, client: int) -> None:
+    if not 0 <= client < federation.clients:
+        raise ConfigError(f"there is no client {client}; they are numbered 0 to {federation.clients - 1}.")
+
+
+def _name(algorithm: Algorithm, found: Checkpoint, client: int) -> str:
+    if client in found.kept:
+        return f"the personal model of client {client} ({algorithm.method.personal})"
+    return f"the global model, since client {client} has not taken part yet"
+
+
+def _network(algorithm: Algorithm, config: Config, tree: Tree, shape: tuple[int, ...]) -> nn.Module:
+    """The tree as a module of torch; built without weights, so that a missing entry fails."""
+    kind, made = algorithm.method.network, network(config.model.name, config.model.options)
+    with torch.device("meta"):
+        if isinstance(kind, networks.OneVsAll):
+            outputs = 1 if kind.head == "sigmoid" else 2
+            module: nn.Module = OneVsAll(made.module(shape, outputs) for _ in range(algorithm.model.classes))
+            rows = enumerate(zip(*tree.values(), strict=True))
+            named = [(f"components.{c}", dict(zip(tree, row, strict=True))) for c, row in rows]
+            tree = {f"{prefix}.{name}": value for prefix, entries in named for name, value in entries.items()}
+        else:
+            module = made.module(shape, algorithm.model.classes)
+    module.load_state_dict({name: value.clone() for name, value in tree.items()}, assign=True)
+    return module.eval().requires_grad_(False)
+
+
+def _scale(config: Config) -> Scale | None:
+    """The mean and deviation of your own data; published data have constants of their own."""
+    options = config.data.options
+    source = registry.dataset(config.data.name, options)
+    if not vars(source).get("normalise", False):
+        return None
+    raw = registry.load(config.data.name, {**options, "normalise": False}, config.data.dir)
+    own = raw.x[torch.from_numpy(raw.train)].double().transpose(0, 1).flatten(1)
+    std = own.std(1, correction=0)
+    return Scale(own.mean(1).tolist(), torch.where(std > 0, std, 1.0).tolist())
