@@ -13,9 +13,9 @@ from pathlib import Path
 from fedskew import build
 from fedskew.config import Config, parse
 from fedskew.data import artefact
+from fedskew.data.federation import Federation
 from fedskew.data.partition import Partition
 from fedskew.data.partition.dealing import Indices
-from fedskew.data.federation import Federation
 from fedskew.data.partition.measure import counts
 from fedskew.errors import ConfigError, DivergedError
 from fedskew.experiment import Experiment, Session

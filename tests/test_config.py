@@ -60,7 +60,7 @@ def test_overrides_are_typed_and_checked(tmp_path: Path) -> None:
     config = load(path, ["train.lr=0.5", "method.preset=fedavg", "seeds=[4, 5]", "evaluate.also=['trained']"])
     assert (config.train.lr, config.method.preset, config.seeds) == (0.5, "fedavg", (4, 5))
     assert config.evaluate.also == ("trained",)
-    with pytest.raises(ConfigError, match="train.rounds"):
+    with pytest.raises(ConfigError, match=r"train\.rounds"):
         load(path, ["train.rounds=many"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -134,9 +135,12 @@ def _warnings(config: Config, seed: int) -> list[str]:
 def _machine() -> Iterator[str]:
     import torch
 
+    from fedskew.kernels import build
     from fedskew.parallel import cores
 
-    yield f"torch {torch.__version__}, {cores()} cores."
+    ray = "ray" if find_spec("ray") else "ray (not installed: pip install 'fedskew[ray]')"
+    yield f"engines: serial, vectorised, pool on {cores()} cores, {ray}; torch {torch.__version__}."
+    yield f"native kernels: {build.status()}."
 
 
 @contextmanager

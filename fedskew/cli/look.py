@@ -99,7 +99,7 @@ def partition(
     save: Annotated[Path | None, typer.Option("--save", help="Also save the partition itself.")] = None,
 ) -> None:
     """Show who owns what: client by class bubbles."""
-    from fedskew import build, bubbles
+    from fedskew import bubbles, build
     from fedskew.config import load
 
     experiment = build.experiment(load(config, set or []))

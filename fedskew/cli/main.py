@@ -26,7 +26,7 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Runs the command line."""
-    from fedskew.cli import data, look, report, run, use  # noqa: F401  (they add their commands to `app`)
+    from fedskew.cli import advice, data, look, report, run, use  # noqa: F401  (they add their commands to `app`)
 
     try:
         app(prog_name="fedskew")

@@ -1,4 +1,4 @@
-"""Commands that use what was learnt: predict, export, advise."""
+"""Commands that use what was learnt: predict, export."""
 
 from __future__ import annotations
 

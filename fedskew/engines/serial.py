@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from fedskew.data.federation import Federation, Training
 from fedskew.algorithm import Algorithm
+from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.examine import Exam, Marks, examine

@@ -105,45 +105,34 @@ def _moments_view(setting: Setting, rows: Sequence[Sequence[float | None]]) -> V
 
 
 def _groups(setting: Setting) -> Figure | None:
-    data = []
-    arms = list(reversed(setting.arms))
-    for key in reversed(GROUPS):
-        found = [stats.summarise(_last_values(arm, f"personal.{key.label}")) for arm in arms]
-        if all(tidy(mean.mean) is None for mean in found):
-            continue
-        bar = {
-            "type": "bar",
-            "orientation": "h",
-            "y": [arm.label for arm in arms],
-            "x": [tidy(mean.mean, 100) for mean in found],
-            "error_x": {
-                "type": "data",
-                "array": [tidy(mean.std, 100) or 0 for mean in found],
-                "thickness": 1,
-            },
-        }
-        data.append({**bar, "name": key.label, "meta": key.label, "marker": {"color": key.colour}})
+    bars = [_group_bars(setting, key) for key in reversed(GROUPS)]
+    data = [bar for bar in bars if any(value is not None for value in bar["x"])]
     if not data:
         return None
-    layout = axes(
-        "accuracy on everyone's test set (%)",
-        "",
-        {"range": [0, 101]},
-        {"type": "category"},
-    )
-    shown = tuple(key for key in GROUPS if any(trace["meta"] == key.label for trace in data))
+    across_all = "accuracy on everyone's test set (%)"
     return Figure(
         "groups",
         "Majority, minority and missing classes",
-        "How well a client's own model does on the classes it has much of, little of, and none of; the "
-        "last bar is "
-        "what a client has learnt from the others. Bars with whiskers: mean and standard deviation over "
-        "seeds.",
-        single({"data": data, "layout": layout}),
+        "How well a client's own model does on the classes it has much of, little of, and none of; the last bar "
+        "is what a client has learnt from the others. Whiskers: standard deviation over seeds.",
+        single({"data": data, "layout": axes(across_all, "", {"range": [0, 101]}, {"type": "category"})}),
         (),
-        shown,
+        tuple(key for key in GROUPS if any(bar["meta"] == key.label for bar in data)),
         height=120 + 42 * len(setting.arms),
     )
+
+
+def _group_bars(setting: Setting, key: Key) -> View:
+    arms = list(reversed(setting.arms))
+    found = [stats.summarise(_last_values(arm, f"personal.{key.label}")) for arm in arms]
+    spread = {"type": "data", "array": [tidy(mean.std, 100) or 0 for mean in found], "thickness": 1}
+    place = {
+        "x": [tidy(mean.mean, 100) for mean in found],
+        "y": [arm.label for arm in arms],
+        "error_x": spread,
+    }
+    look = {"name": key.label, "meta": key.label, "marker": {"color": key.colour}}
+    return {"type": "bar", "orientation": "h", **place, **look}
 
 
 def _last_values(arm: Arm, metric: str) -> list[float]:
