@@ -46,8 +46,8 @@ def train(
     for phase, plan in zip(phases, context.data.plans, strict=True):
         work, tally = _phase(phase, plan, work, context, hold, differentiate)
         if phase.emits:
-            steps = tally.steps.to(next(iter(work.values())).dtype)
-            loss = tally.loss / tally.examples.clamp(min=1)
+            steps = torch.as_tensor(tally.steps).to(tally.loss.dtype)
+            loss = tally.loss / torch.as_tensor(tally.examples).clamp(min=1)
             effective = phase.updates[0].step.effective(steps)
             run = Run(tree.pick(work, names), work, steps, effective, loss)
     assert run is not None, "one phase must emit"
@@ -55,9 +55,9 @@ def train(
 
 
 class _Tally(NamedTuple):
-    steps: Tensor
+    steps: int | Tensor  # tensors where some steps are padding
     loss: Tensor  # sum over examples
-    examples: Tensor
+    examples: int | Tensor
 
 
 def _phase(
@@ -65,7 +65,7 @@ def _phase(
 ) -> tuple[Tree, _Tally]:
     memories = [update.step.init(tree.pick(work, update.trains)) for update in phase.updates]
     dtype = next(iter(work.values())).dtype
-    tally = _Tally(torch.tensor(0), torch.zeros((), dtype=dtype), torch.tensor(0))
+    tally = _Tally(0, torch.zeros((), dtype=dtype), 0)
     width = max(update.step.batches for update in phase.updates)
     for first in range(0, len(plan.steps), width):
         batches = [context.data.batch(plan, position) for position in range(first, first + width)]
@@ -80,10 +80,12 @@ def _phase(
 
 
 def _count(tally: _Tally, batch: Batch, value: Tensor, alive: Tensor | None) -> _Tally:
-    size = batch.size()
-    step = torch.tensor(1) if alive is None else alive.to(torch.int64)
-    loss = value if alive is None else torch.where(alive, value, torch.zeros_like(value))
-    return _Tally(tally.steps + step, tally.loss + loss * size, tally.examples + size)
+    if alive is None:
+        size = len(batch.y)
+        return _Tally(tally.steps + 1, torch.add(tally.loss, value, alpha=size), tally.examples + size)
+    live = batch.size()
+    loss = torch.where(alive, value, torch.zeros_like(value))
+    return _Tally(tally.steps + alive.to(torch.int64), tally.loss + loss * live, tally.examples + live)
 
 
 def _update(
@@ -110,10 +112,12 @@ def _update(
 
 
 def _gradient(update: Update, work: Tree, context: Context, differentiate: Differentiate) -> GradientAt:
+    loss = update.loss
+
     def at(params: Tree, batch: Batch) -> Gradient:
-        value, direction, buffers = torch.zeros(()), tree.zeros(params), Tree()
-        loss = update.loss
-        if loss is not None:
+        if loss is None:
+            value, direction, buffers = torch.zeros(()), tree.zeros(params), Tree()
+        else:
 
             def of(trained: Tree) -> tuple[Tensor, Value]:
                 result = loss({**work, **trained}, batch, context)
@@ -122,7 +126,8 @@ def _gradient(update: Update, work: Tree, context: Context, differentiate: Diffe
             direction, result = differentiate(of, params)
             value, buffers = result.objective, result.buffers
         pull = update.pull({**work, **params}, context) if update.pull else {}
-        direction = {n: g + pull[n] if n in pull else g for n, g in direction.items()}
+        if pull:
+            direction = {n: g + pull[n] if n in pull else g for n, g in direction.items()}
         return Gradient(value, direction, buffers)
 
     return at

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from fedskew import tree
+from fedskew.kernels.descent import Rates, descend
 from fedskew.tree import Tree
 from fedskew.values import Batch
 
@@ -73,11 +74,8 @@ class SGD(Step):
     ) -> tuple[Tree, Tree, Gradient]:
         found = gradient(params, batches[0])
         direction = self._clipped(found.direction)
-        if self.weight_decay:
-            direction = {n: g + self.weight_decay * params[n] for n, g in direction.items()}
-        if self.momentum:
-            direction = memory = {n: self.momentum * memory[n] + g for n, g in direction.items()}
-        return {n: w - self.lr * direction[n] for n, w in params.items()}, memory, found
+        new, memory = descend(params, direction, memory, Rates(self.lr, self.momentum, self.weight_decay))
+        return new, memory, found
 
     def _clipped(self, direction: Tree) -> Tree:
         if self.clip is None:

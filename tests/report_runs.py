@@ -40,7 +40,10 @@ def make(
     place = folder(config, seed, out)
     own = config.changed({"seeds": [seed]})
     clients = int(config.split.options["clients"])
-    counts = [[5 * (c in (k % len(classes), (k + 1) % len(classes))) for c in range(len(classes))] for k in range(clients)]
+    counts = [
+        [5 * (c in (k % len(classes), (k + 1) % len(classes))) for c in range(len(classes))]
+        for k in range(clients)
+    ]
     census = {"classes": list(classes), "train": counts, "test": counts, "novel": []}
     files = {CENSUS: json.dumps(census).encode()}
     with RunStore.create(place, own.toml(), {"python": "3", "threads": 1}, files) as store:
@@ -87,7 +90,11 @@ def _round(config: Config, classes: int, clients: int, number: int) -> tuple[dic
     if number + 1 == config.train.rounds:
         record["global.confusion"] = (np.eye(classes, dtype=int) * 8 + 1).tolist()
     last = number >= config.train.rounds - LAST_TEN
-    return (record | _personal(value, per_class), _marks(number, clients, value, per_class)) if last else (record, {})
+    return (
+        (record | _personal(value, per_class), _marks(number, clients, value, per_class))
+        if last
+        else (record, {})
+    )
 
 
 def _personal(value: float, per_class: list[float]) -> dict[str, Any]:

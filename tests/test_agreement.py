@@ -13,7 +13,9 @@ def by_pairs(before: dict[str, list[float]], after: list[dict[str, list[float]]]
     moves = [[y - x for n in before for x, y in zip(before[n], one[n], strict=True)] for one in after]
     moved = [move for move in moves if any(move)]
     cosines = [
-        sum(a * b for a, b in zip(u, v, strict=True)) / math.dist(u, [0] * len(u)) / math.dist(v, [0] * len(v))
+        sum(a * b for a, b in zip(u, v, strict=True))
+        / math.dist(u, [0] * len(u))
+        / math.dist(v, [0] * len(v))
         for u, v in combinations(moved, 2)
     ]
     return sum(cosines) / len(cosines)

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+import torch
 from references import world
-from references.runs import PRESETS, SOLVER, Finished, finished
+from references.runs import PRESETS, SOLVER, Finished, finished, gap
 from references.tables import changed, joined
 
 from fedskew.method import Method
@@ -164,3 +165,18 @@ def test_the_limit_holds(name: str) -> None:
 def test_beside_the_limit_it_does_not(name: str) -> None:
     limit = LIMITS[name]
     assert distance(limit, limit.otherwise) > max(FAR, limit.near)
+
+
+@pytest.mark.parametrize("name", ["fedlc", "masked_softmax", "fedova", "fedova_async"])
+def test_one_label_teaches_nothing(name: str) -> None:
+    """Without decay a client with one label sends back what it received, bit for bit; FedAvg's would not."""
+    alone = Case(PRESETS[name], (world.SINGLE_LABEL,), rounds=1, solver=SGD(0.1, momentum=0.9))
+    run = alone.run()
+    sent = {n: value[0] for n, value in run.reply.shared.items()}
+    received = run.algorithm.method.share.take(
+        run.algorithm.initial, run.engine.feed.idle(world.SINGLE_LABEL)
+    )
+    assert all(torch.equal(sent[n], received[n]) for n in received)
+    assert all(torch.equal(run.server["shared"][n], value) for n, value in run.algorithm.initial.items())
+    control = alone._replace(method=fedavg).run()
+    assert gap(control.server["shared"], control.algorithm.initial) > FAR

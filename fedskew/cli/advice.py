@@ -59,7 +59,7 @@ def lines(advice: Advice, participation: float) -> Iterator[str]:
     least, median, most = skew.held
     yield (
         f"Classes per client: {least} to {most}, median {median}; {100 * skew.missing:.0f} % of "
-        f"(client, class) pairs are missing; {skew.alone} clients hold a single class."
+        f"(client, class) pairs are missing; clients with a single class: {skew.alone}."
     )
     yield (
         f"Mean Jensen-Shannon distance from the whole: {skew.distance:.2f} "
@@ -86,7 +86,7 @@ def _rare(found: Sequence[Suffering], participation: float) -> Iterator[str]:
     yield "Classes that will suffer, held by few clients:"
     for one in found[:SHOWN]:
         yield (
-            f"- {one.name}: {one.holders} clients, {one.samples} examples; at participation "
+            f"- {one.name}: held by {one.holders}, {one.samples} examples; at participation "
             f"{participation:g} nobody who holds it takes part in {100 * one.absent:.0f} % of the rounds."
         )
     if len(found) > SHOWN:

@@ -55,7 +55,7 @@ def ls(folder: Dir = None) -> None:
         for line in manage.listing(folder)
     ]
     table(["dataset", "state", "what it is", "where", "options"], rows, right=5)
-    console.print("absent: `fedskew data get NAME` fetches it. yours: set its options in [data].")
+    console.print("absent: `fedskew data get NAME` fetches it. yours: set its options in the table `data`.")
 
 
 @data.command()

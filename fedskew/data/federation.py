@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedskew import keys
+from fedskew.data import markup
 from fedskew.data.dataset import Dataset, Indices
 from fedskew.data.partition import Partition
 
@@ -42,6 +43,10 @@ class Federation:
         labels = self.data.y.numpy()
         rows = [np.bincount(labels[part], minlength=self.classes) for part in self.partition.train]
         return torch.from_numpy(np.stack(rows).astype(np.int64))
+
+    def _repr_html_(self) -> str:
+        """Who holds what, for notebooks."""
+        return markup.holdings(self.counts.numpy(), self.data.classes, self.partition.novel)
 
     def participants(self, seed: int, round: int, ratio: float) -> tuple[int, ...]:
         """Who takes part in this round."""

@@ -22,7 +22,8 @@ version = "1.0.0"
 description = "{method} with fedskew on Flower"
 license = {{ file = "LICENSE" }}
 requires-python = ">=3.11"
-dependencies = ["fedskew[flower]"]  # installed beforehand at every node: run-time installation is off
+# Installed beforehand at every node: installation at run time is off.
+dependencies = ["fedskew[flower]", "flwr>=1.41.0,<1.42"]
 
 [tool.hatch.build.targets.wheel]
 packages = ["{package}"]
@@ -78,7 +79,7 @@ from fedskew.flower.site import own, simulated
 
 
 def federation(config: Config, client: int | None) -> Federation:
-    """The examples of one client; of the server, which may have a test set of its own, where client is None."""
+    """The examples of one client; where it is None, of the server, which may have a test set of its own."""
     return simulated(config, client)  # the dataset named in experiment.toml, dealt to all clients: for trials
 
     # Real clients read what lies on their own disk; nothing of it leaves them. For example:

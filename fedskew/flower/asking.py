@@ -12,7 +12,7 @@ from fedskew.flower.parcel import Answer, Order, Parcel, UnusableError, pack_ord
 from fedskew.tree import State
 
 ATTEMPTS = 3  # times a client or a node may fail before an order goes on without it
-POLL = 0.25  # seconds between looks into the post box
+POLL = 0.2, 2.0  # seconds between looks into the post box: at first, at most
 T = TypeVar("T")
 log = logging.getLogger("fedskew")
 
@@ -92,6 +92,7 @@ class Asking(Generic[T]):
 
     def run(self, enough: int) -> None:
         """Asks until enough clients have given a good answer, none is left to ask, or time is up."""
+        pause = POLL[0]
         while time.monotonic() < self._deadline:
             connected = frozenset(self.post.nodes())
             self.directory.keep(connected)
@@ -99,7 +100,8 @@ class Asking(Generic[T]):
             self._receive()
             if len(self.values) >= enough or not self._open():
                 break
-            time.sleep(POLL)
+            time.sleep(pause)
+            pause = min(1.1 * pause, POLL[1])
         late = {client for flight in self._flights.values() for client in flight.clients}
         for client in late & self.missing.keys():
             self.missing[client] = "had not answered when the round went on"

@@ -79,7 +79,7 @@ def _host(name: str) -> x509.GeneralName:
 
 
 def node_key(path: Path) -> Path:
-    """A new key pair for a SuperNode: the private key at `path`, the public one beside it, which is returned."""
+    """A new key pair for a SuperNode, the private key at `path`; returns the file of the public one."""
     key = ec.generate_private_key(ec.SECP384R1())
     path.parent.mkdir(parents=True, exist_ok=True)
     _private(path, key, serialization.PrivateFormat.OpenSSH)

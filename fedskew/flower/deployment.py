@@ -67,7 +67,7 @@ class Deployment:
         command += ["--ssl-ca-certfile", ca, "--ssl-certfile", certificate, "--ssl-keyfile", key]
         command += [
             "--database",
-            str(self.folder / "superlink.db"),
+            str(self.folder / f"superlink-{self.port}.db"),
             "--disable-runtime-dependency-installation",
         ]
         self.spawn("superlink", command)

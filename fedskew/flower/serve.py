@@ -12,7 +12,7 @@ from pathlib import Path
 from fedskew import build, runs
 from fedskew.config import Config
 from fedskew.engines.feed import Feed
-from fedskew.errors import ConfigError, LockedError
+from fedskew.errors import ConfigError, FedskewError, LockedError
 from fedskew.experiment import Session
 from fedskew.flower.asking import Post, Waits
 from fedskew.flower.remote import Remote
@@ -24,6 +24,7 @@ from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
 
 IDENTITY = "flower.json"  # the name under which clients remember this run
+FAILED = "failed"  # the event that says why a server gave up
 PATIENCE = 60.0  # seconds to wait for a server that was killed to let go of the run
 log = logging.getLogger("fedskew")
 
@@ -42,6 +43,15 @@ def serve(config: Config, place: Path, load: Load, post: Post, resume: bool) -> 
         begin(config, place, load)
     elif not resume:
         raise ConfigError(f"{place} already holds a run. Continue it with `fedskew flower run --resume`.")
+    try:
+        return _carry_on(place, load, post)
+    except FedskewError as error:
+        with RunStore.open(place) as store:
+            store.log_event(FAILED, {"why": str(error)})
+        raise
+
+
+def _carry_on(place: Path, load: Load, post: Post) -> Result:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

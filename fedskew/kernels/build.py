@@ -20,7 +20,7 @@ _FLAGS = {
 }
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Why there are no native kernels here."""
 
 
@@ -35,14 +35,14 @@ def library(capability: str | None = None) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise Unavailable(f"the compiled kernels cannot be loaded: {error}") from error
+        raise UnavailableError(f"the compiled kernels cannot be loaded: {error}") from error
 
 
 def status() -> str:
     """What `fedskew doctor` says about the native kernels."""
     try:
         library()
-    except Unavailable as reason:
+    except UnavailableError as reason:
         return f"not available ({reason}); networks run on torch's own operations"
     return f"compiled for {torch.backends.cpu.get_cpu_capability()}"
 
@@ -52,7 +52,7 @@ def _compiler() -> str:
         found = shutil.which(name) if name else None
         if found:
             return found
-    raise Unavailable("no C++ compiler: install g++ or clang++, or set CXX")
+    raise UnavailableError("no C++ compiler: install g++ or clang++, or set CXX")
 
 
 def _key(compiler: str, flags: tuple[str, ...]) -> str:
@@ -85,5 +85,5 @@ def _compile(compiler: str, flags: tuple[str, ...], path: Path) -> None:
     if done.returncode:
         Path(made).unlink()
         first = next(iter(done.stderr.splitlines()), "no message")
-        raise Unavailable(f"{compiler} failed: {first}")
+        raise UnavailableError(f"{compiler} failed: {first}")
     os.replace(made, path)  # two processes may build at once; both make the same file

@@ -664,6 +664,19 @@ void backward(const Layer* layers, Int count, Int batch, const T* const* params,
     }
 }
 
+// ------------------------------------------------------------------------------------------------------ the step
+
+// One step of SGD on one tensor, as torch defines it, in one pass over memory.
+template <class T>
+void descend(Int count, const T* weight, const T* gradient, const T* momentum, T* new_weight, T* new_momentum, T rate,
+             T keep, T decay) {
+    for (Int i = 0; i < count; ++i) {
+        T direction = gradient[i] + decay * weight[i];
+        if (momentum) new_momentum[i] = direction = keep * momentum[i] + direction;
+        new_weight[i] = weight[i] - rate * direction;
+    }
+}
+
 }  // namespace
 
 #define EXPORT(T, name)                                                                                             \
@@ -677,6 +690,13 @@ void backward(const Layer* layers, Int count, Int batch, const T* const* params,
     extern "C" void backward_##name(const Layer* layers, Int count, Int batch, const T* const* params, const T* x,   \
                                     void* arena, Int tap, const T* d_features, const T* d_out, T* const* grads) {   \
         backward<T>(layers, count, batch, params, x, arena, tap, d_features, d_out, grads);                         \
+    }                                                                                                               \
+    extern "C" void descend_##name(Int tensors, const Int* counts, const T* const* weights, const T* const* gradients, \
+                                   const T* const* momenta, T* const* new_weights, T* const* new_momenta,           \
+                                   double rate, double keep, double decay) {                                        \
+        for (Int i = 0; i < tensors; ++i)                                                                           \
+            descend<T>(counts[i], weights[i], gradients[i], momenta[i], new_weights[i], new_momenta[i], T(rate),    \
+                       T(keep), T(decay));                                                                          \
     }
 
 EXPORT(float, float32)

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedskew.kernels.build import library
 from fedskew.kernels.chain import Chain, Link, Pair
 
-_TYPES = {torch.float32: "float32", torch.float64: "float64"}
+TYPES = {torch.float32: "float32", torch.float64: "float64"}
 _ALIGNMENT = 64
 
 
@@ -30,7 +30,7 @@ class NativeRunner:
     def __init__(
         self, chain: Chain, shape: tuple[int, ...], dtype: torch.dtype, capability: str | None = None
     ) -> None:
-        lib, name = library(capability), _TYPES[dtype]
+        lib, name = library(capability), TYPES[dtype]
         self._layers, self._tap = _layers(chain, shape), chain.tap
         self._count, self._dtype = len(chain.links), dtype
         self._width, self._outputs = chain.links[chain.tap].inputs, chain.links[-1].outputs
@@ -67,14 +67,14 @@ class NativeRunner:
         ]
         head = self._head(memory, x, params)
         d_logits, d_features = (None if d is None else d.contiguous() for d in (d_logits, d_features))
-        self._backward(*head, _pointer(d_features), _pointer(d_logits), _pointers(grads))
+        self._backward(*head, _pointer(d_features), _pointer(d_logits), pointers(grads))
         return grads
 
     def _head(self, memory: Memory, x: Tensor, params: Sequence[Tensor | None]) -> tuple[object, ...]:
         sizes = self._layers, ctypes.c_int64(self._count), ctypes.c_int64(len(x))
         return (
             *sizes,
-            _pointers(params),
+            pointers(params),
             _pointer(x),
             ctypes.c_void_p(memory.start),
             ctypes.c_int64(self._tap),
@@ -100,5 +100,6 @@ def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-def _pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
+def pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:
+    """Where the tensors lie, as a C array; null for None."""
     return (ctypes.c_void_p * len(tensors))(*[None if t is None else t.data_ptr() for t in tensors])

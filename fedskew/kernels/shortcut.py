@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from fedskew.kernels.backend import Backend, current
-from fedskew.kernels.build import Unavailable
+from fedskew.kernels.build import UnavailableError
 from fedskew.kernels.chain import Chain, chain_of
 from fedskew.kernels.native import NativeRunner
 from fedskew.kernels.torch_ops import TorchRunner
@@ -68,22 +67,17 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, passes: _Passes, x: Tensor, *params: Tensor | None) -> tuple[Tensor, Tensor]:
         memory = passes.borrow(len(x))
-        out = passes.runner.forward(memory, x, params)
-        ctx.save_for_backward(x, *params)
-        ctx.passes, ctx.memory = passes, memory
+        # Kept as they are: `save_for_backward` looks for changes in place, which trees never undergo, in every step.
+        ctx.passes, ctx.memory, ctx.inputs = passes, memory, (x, params)
         ctx.set_materialize_grads(False)
-        return out
+        return passes.runner.forward(memory, x, params)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, d_logits: Tensor | None, d_features: Tensor | None) -> tuple[Tensor | None, ...]:
-        if ctx.memory is None:
-            raise RuntimeError(
-                "a network on fast kernels can be differentiated once; its buffers are in use again."
-            )
-        x, *params = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[2:]
-        grads = ctx.passes.runner.backward(ctx.memory, x, params, d_logits, d_features, wanted)
+        if ctx.memory is None or torch.is_grad_enabled():
+            raise RuntimeError("a network on fast kernels can be differentiated once: its buffers are used again.")
+        x, params = ctx.inputs
+        grads = ctx.passes.runner.backward(ctx.memory, x, params, d_logits, d_features, ctx.needs_input_grad[2:])
         ctx.passes.give_back(ctx.memory)
         ctx.memory = None
         return None, None, *grads
@@ -135,7 +129,7 @@ def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtyp
         return _Passes(TorchRunner(chain, dtype))
     try:
         return _Passes(NativeRunner(chain, tuple(shape), dtype))
-    except Unavailable:
+    except UnavailableError:
         return _Passes(TorchRunner(chain, dtype))
 
 

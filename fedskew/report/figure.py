@@ -12,7 +12,7 @@ View = dict[str, Any]  # {"data": traces, "layout": axes} as plotly.js takes the
 POINTS = 200  # of a curve; more than a screen can tell apart
 
 # Told apart with normal, protan and deutan sight, each at least 3:1 on white; a test measures both.
-COLOURS = ("#0072b2", "#d55e00", "#2e9e5b", "#5b1fa8", "#111111", "#99004d", "#3ba0c9", "#6b4a1b")
+COLOURS = ("#0072b2", "#d55e00", "#2e9e5b", "#5b1fa8", "#111111", "#99004d", "#3095c0", "#6b4a1b")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star")
 

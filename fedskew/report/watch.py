@@ -70,7 +70,7 @@ class Watch:
     def answer(self, target: str) -> Answer:
         """The answer to a request for this address."""
         found = urlsplit(target)
-        _, token, *rest = found.path.split("/")
+        token, _, name = found.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return _text("There is nothing here.", HTTPStatus.NOT_FOUND)
         pages: dict[str, Callable[[], Answer]] = {
@@ -81,7 +81,6 @@ class Watch:
             "runs.json": lambda: _json({"runs": self.runs()}),
             "report.json": lambda: self._report(parse_qs(found.query).get("run", [])),
         }
-        name = "/".join(rest)
         return pages[name]() if name in pages else _text("There is nothing here.", HTTPStatus.NOT_FOUND)
 
     def runs(self) -> list[dict[str, Any]]:

@@ -13,19 +13,7 @@ from pydantic import ValidationError
 from fedskew.errors import ConfigError, unknown
 from fedskew.reproduce.recipe import Recipe, Settings
 
-_INHERITED = (
-    "paper",
-    "tier",
-    "seeds",
-    "per_seed",
-    "settings",
-    "quick",
-    "groups",
-    "columns",
-    "scores",
-    "metrics",
-)
-
+_INHERITED = ("paper", "tier", "seeds", "settings", "quick", "groups", "columns", "scores", "metrics")
 _JOINED = ("settings", "quick", "groups")  # tables of both are merged
 _OWN = ("published", "tiers", "columns")  # of a row: belong to the recipe that says them
 

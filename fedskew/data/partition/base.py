@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from fedskew.data import markup
 from fedskew.data.partition.dealing import Indices
 from fedskew.errors import ConfigError, DataError
 from fedskew.keys import stream
@@ -19,6 +20,11 @@ class Partition(NamedTuple):
     train: tuple[Indices, ...]
     test: tuple[Indices, ...]  # a client's may be empty
     novel: tuple[int, ...] = ()  # clients that never train, kept to evaluate on clients nobody has seen
+
+    def _repr_html_(self) -> str:
+        """How much each client has, for notebooks; labels are not known here."""
+        sizes = [(len(train), len(test)) for train, test in zip(self.train, self.test, strict=True)]
+        return markup.sizes(sizes, self.novel)
 
 
 class Samples(NamedTuple):

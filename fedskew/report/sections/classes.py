@@ -22,7 +22,7 @@ MOMENTS = (
 )
 GROUPS = (
     Key("majority", "#0b3c5d"),
-    Key("minority", "#3ba0c9"),
+    Key("minority", "#3095c0"),
     Key("missing", "#d55e00"),
 )
 
@@ -155,7 +155,7 @@ def _group_table(setting: Setting, study: Study) -> Table | None:
         [table.text(row.method), *(table.spread(row.values[metric]) for metric in names)] for row in rows
     ]
     return table.make(
-        numbered(study, setting, "groups"),
+        numbered(study, setting, "kinds"),
         named(study, setting, "Personal models by kind of class"),
         "Per cent ± standard deviation over seeds, on everyone's test set; the last two columns on the "
         "clients' own.",

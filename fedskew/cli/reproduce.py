@@ -1,0 +1,217 @@
+"""Commands of the published tables: recipes, reproduce."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from fedskew.cli.main import app
+from fedskew.cli.run import _seeds as seeds_of
+from fedskew.cli.screen import Progress, console, table
+from fedskew.errors import DivergedError, FedskewError
+
+if TYPE_CHECKING:
+    from fedskew.parallel import News
+    from fedskew.reproduce.recipe import Recipe
+    from fedskew.reproduce.results import Entry
+    from fedskew.reproduce.work import Job
+
+
+class Size(StrEnum):
+    """Whole runs or shorter ones."""
+
+    full = "full"
+    quick = "quick"
+
+
+Names = Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Names, files of your own, or all.")]
+Cells = Annotated[
+    list[str] | None, typer.Option("--cells", help="Only these: --cells 'mnist-*' --cells '*.fedavg'")
+]
+Tier = Annotated[int | None, typer.Option("--tier", min=1, max=3, help="Only up to this tier.")]
+Scale = Annotated[Size, typer.Option("--scale", help="quick: fewer rounds.")]
+Seeds = Annotated[str | None, typer.Option("--seeds", help="Seeds: 0:3 or 0,1,2. Default: the recipe's.")]
+Workers = Annotated[int, typer.Option("--workers", min=0, help="Runs at once; 0: one per core.")]
+Minutes = Annotated[float | None, typer.Option("--minutes", min=0, help="Stop after these; go on later.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Run nothing: say what is missing and what it costs.")]
+Show = Annotated[bool, typer.Option("--show", help="Run nothing: show what there is.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Also run again what other code has made.")]
+Figures = Annotated[Path | None, typer.Option("--figures", help="Also draw its figures into this folder.")]
+Pdf = Annotated[bool, typer.Option("--pdf", help="With --figures: also as PDF (needs fedskew[paper]).")]
+Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
+Results = Annotated[Path, typer.Option("--results", help="The folder of results.")]
+RESULTS, RUNS = Path("results"), Path("runs")
+
+
+class Room(NamedTuple):
+    """Where things are and how much may be done."""
+
+    out: Path
+    results: Path
+    workers: int
+    deadline: float
+
+
+@app.command()
+def recipes(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Show their cells.")
+    ] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Time a client of what was not timed.")] = False,
+    results: Results = RESULTS,
+) -> None:
+    """List the published tables and figures: what is done, and what the rest costs on this machine."""
+    from fedskew.reproduce import load, overview
+
+    chosen = [load.load(name) for name in names or sorted(load.names())]
+    if measure:
+        for sentence in overview.measure(chosen, console.print):
+            console.print(sentence, markup=False)
+    rows = [row for one in chosen for row in overview.rows(one, results, by_cell=bool(names))]
+    table(["cell" if names else "recipe", "what", "tier", "done", "missing", "hours", "quick"], rows, right=3)
+    for one in chosen if names else []:
+        for note in one.notes:
+            console.print(f"- {note}", markup=False)
+    console.print(
+        "hours of the missing runs on one core, from timing one client of each kind; ?: not timed yet"
+    )
+    console.print("(fedskew recipes --measure) or no data here. quick: the same with fewer rounds.")
+
+
+@app.command()
+def reproduce(
+    recipe: Names,
+    cells: Cells = None,
+    tier: Tier = None,
+    scale: Scale = Size.full,
+    seeds: Seeds = None,
+    workers: Workers = 0,
+    minutes: Minutes = None,
+    plan: Plan = False,
+    show: Show = False,
+    fresh: Fresh = False,
+    figures: Figures = None,
+    pdf: Pdf = False,
+    out: Out = RUNS,
+    results: Results = RESULTS,
+) -> None:
+    """Run the missing cells of a published table, compare, and judge its claims."""
+    from fedskew.reproduce import load
+    from fedskew.reproduce.cells import cells as every
+    from fedskew.reproduce.cells import select
+
+    room = Room(out, results, workers, time.monotonic() + 60 * (minutes or 1e9))
+    failed: list[FedskewError] = []
+    for name in sorted(load.names()) if recipe == ["all"] else recipe:
+        one = load.load(name)
+        wanted = seeds_of(seeds, one.seeds)
+        if not show:
+            from fedskew.reproduce import work
+
+            jobs = work.jobs(select(every(one, scale.value), cells or (), tier), wanted, out)
+            failed += _work(one, [job for job in jobs if work.is_missing(job, fresh)], room, wanted, plan)
+        if not plan:
+            _report(one, room, wanted)
+        if figures is not None:
+            _draw(one, results, figures, pdf)
+    for error in failed:
+        if not isinstance(error, DivergedError):  # which is a result
+            raise error
+
+
+def _work(
+    recipe: Recipe, jobs: Sequence[Job], room: Room, seeds: Sequence[int], plan_only: bool
+) -> list[FedskewError]:
+    from fedskew import parallel
+    from fedskew.reproduce import perform
+
+    plan = perform.plan(jobs, lambda text: console.print(text, markup=False))
+    count = room.workers or parallel.cores()
+    hours = plan.seconds / 3600 / count
+    console.print(
+        f"{recipe.name}: {len(plan.jobs)} runs are missing, about {hours:.1f} hours with {count} workers."
+    )
+    for error in {str(error) for _, error in plan.refused}:
+        console.print(f"not here: {error}", markup=False)
+    if plan_only or not plan.jobs:
+        return []
+    left = room.deadline - time.monotonic()
+    return _perform(recipe, plan.until(left * count), room, seeds)
+
+
+def _perform(recipe: Recipe, jobs: Sequence[Job], room: Room, seeds: Sequence[int]) -> list[FedskewError]:
+    from fedskew.reproduce import perform, work
+    from fedskew.reproduce.keep import keep
+
+    failed: list[FedskewError] = []
+    for job in jobs:
+        if not work.is_missing(job):
+            work.set_aside(job)
+    with Progress(recipe.name, perform.rounds(jobs)) as progress:
+
+        def tell(news: News) -> None:
+            if news.error:
+                failed.append(news.error)
+                console.print(f"failed: {news.place}: {news.error}", markup=False)
+                return
+            progress.advance(f"{news.place.parent.name} seed {news.place.name}")
+            if news.done == news.rounds:
+                keep(recipe, room.out, room.results, seeds)
+
+        try:
+            perform.perform(jobs, room.workers, room.deadline, tell)
+        except KeyboardInterrupt:
+            console.print("\nInterrupted; every finished round is saved. The same command goes on.")
+            raise typer.Exit(130) from None
+    if time.monotonic() >= room.deadline:
+        console.print("\nThe time is up; every finished round is saved. The same command goes on.")
+    return failed
+
+
+def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
+    from fedskew.reproduce import compare
+    from fedskew.reproduce.judge import judge
+    from fedskew.reproduce.keep import keep
+
+    entries = keep(recipe, room.out, room.results, seeds)
+    for score in recipe.scores:
+        _table(recipe, entries, score)
+    console.print("A * marks fewer than three seeds." if entries else "Nothing has been run yet.")
+    for one in judge(recipe, entries):
+        marks = f" ({', '.join(one.marks)})" if one.marks else ""
+        console.print(f"{one.claim.id} {one.verdict}{marks}: {one.claim.text}", markup=False)
+        for contrast in one.tested:
+            told = f"claimed {compare.claimed(contrast)}, found {compare.words(contrast)}"
+            console.print(f"    {contrast.verdict}: {contrast.label}: {told}", markup=False)
+
+
+def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> None:
+    from fedskew.reproduce import compare
+
+    rows = [
+        [
+            f"{line.row.name}.{line.column.name}",
+            line.printed,
+            line.found,
+            line.difference,
+            line.seeds,
+            line.scale or "",
+        ]
+        for line in compare.lines(recipe, entries, score)
+        if line.ours is not None or line.published is not None
+    ]
+    unit = ", per cent" if recipe.scores[score].percent else ""
+    title = f"{recipe.paper}, {recipe.where}: {recipe.scores[score].label}{unit}"
+    table(["cell", "published", "ours", "difference", "seeds", "scale"], rows, title)
+
+
+def _draw(recipe: Recipe, results: Path, folder: Path, pdf: bool) -> None:
+    from fedskew.reproduce import draw
+
+    for path in draw.draw(recipe, results, folder, pdf):
+        console.print(f"figure: {path}")

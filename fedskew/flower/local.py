@@ -1,0 +1,34 @@
+"""A configuration run by a deployment on this machine, from nothing to the last round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedskew import runs
+from fedskew.config import Config
+from fedskew.errors import ConfigError
+from fedskew.flower import app, serve
+from fedskew.flower.deployment import Deployment
+from fedskew.flower.site import simulated
+from fedskew.flower.watch import Tell, finish
+from fedskew.results import Result
+from fedskew.store import layout
+
+
+def run(config: Config, nodes: int, out: Path, resume: bool, tell: Tell) -> Result:
+    """The run's result; its directory is where `fedskew run` would put it, its deployment beside it."""
+    place = runs.folder(config, config.seeds[0], out)
+    beside = place.with_name(f"{place.name}-flower")
+    if layout.is_run(place) and not resume:
+        raise ConfigError(f"{place} already holds a run. Continue it with --resume, or change name.")
+    if not layout.is_run(place):
+        serve.begin(config, place, simulated)
+    written = beside / "app"
+    if not written.exists():
+        app.write(written, config)
+    with Deployment(beside, nodes) as deployment:
+        tell(f"starting a SuperLink and {nodes} SuperNodes; logs: {beside / 'logs'}")
+        deployment.start()
+        finish(deployment, written, place, tell)
+    tell(f"finished: {place}")
+    return runs.read(place)

@@ -1,0 +1,142 @@
+"""A figure as data, and two ways to draw it: a page (plotly) and PDF (matplotlib, the extra `paper`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fedskew.errors import ConfigError, DiskError
+
+COLOURS = ("#0072b2", "#d55e00", "#2e9e5b", "#5b1fa8", "#111111", "#99004d", "#3ba0c9", "#6b4a1b")
+
+
+class Series(NamedTuple):
+    """Points under one name; `spread` are bars around them, `size` areas of bubbles."""
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[float | None]
+    kind: Literal["line", "bar", "points"] = "line"
+    spread: Sequence[float] = ()
+    size: Sequence[float] = ()
+    second: bool = False  # on an axis of its own at the right
+
+
+class Panel(NamedTuple):
+    """One pair of axes; `heat` is a matrix instead of series."""
+
+    title: str
+    x: str
+    y: str
+    series: tuple[Series, ...] = ()
+    heat: Sequence[Sequence[float | None]] = ()
+
+
+class Chart(NamedTuple):
+    """A figure of one or more panels."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def page(charts: Sequence[Chart], path: Path) -> None:
+    """All charts on one page that opens from disk."""
+    import plotly.io as pio
+
+    parts = [
+        pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0)
+        for number, chart in enumerate(charts)
+    ]
+    head = '<!doctype html><meta charset="utf-8"><title>fedskew</title><body style="font-family:sans-serif">'
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([head, *parts]), encoding="utf-8")
+    except OSError as error:
+        raise DiskError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def plotly(chart: Chart) -> Any:
+    """The chart as a plotly figure, panels side by side."""
+    from plotly.subplots import make_subplots
+
+    specs = [[{"secondary_y": any(s.second for s in panel.series)} for panel in chart.panels]]
+    titles = [panel.title for panel in chart.panels]
+    figure = make_subplots(rows=1, cols=len(chart.panels), subplot_titles=titles, specs=specs)
+    names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series))
+    shown: set[str] = set()
+    for column, panel in enumerate(chart.panels, 1):
+        for trace, second in _traces(panel, names, shown):
+            figure.add_trace(trace, row=1, col=column, secondary_y=second or None)
+        figure.update_xaxes(title_text=panel.x, row=1, col=column)
+        figure.update_yaxes(title_text=panel.y, row=1, col=column, secondary_y=False)
+    figure.update_layout(title=chart.title, template="plotly_white", height=420, barmode="group")
+    return figure
+
+
+def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[Any, bool]]:
+    import plotly.graph_objects as go
+
+    out: list[tuple[Any, bool]] = []
+    if panel.heat:
+        out.append((go.Heatmap(z=panel.heat, colorscale="Viridis"), False))
+    for one in panel.series:
+        colour = COLOURS[names.index(one.name) % len(COLOURS)]
+        common = {"name": one.name, "legendgroup": one.name, "showlegend": one.name not in shown}
+        common |= {"x": list(one.x), "y": list(one.y)}
+        shown.add(one.name)
+        around = {"type": "data", "array": list(one.spread)} if one.spread else None
+        if one.kind == "bar":
+            out.append((go.Bar(**common, marker={"color": colour}, error_y=around), one.second))
+            continue
+        marker = {"color": colour, **({"size": list(one.size)} if one.size else {})}
+        mode = "markers" if one.kind == "points" else "lines"
+        out.append((go.Scatter(**common, mode=mode, marker=marker, error_y=around), one.second))
+    return out
+
+
+def pdf(chart: Chart, path: Path) -> None:
+    """The chart as a PDF file."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise ConfigError("PDF figures are drawn by matplotlib: pip install 'fedskew[paper]'.") from error
+    mpl.use("pdf")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * len(chart.panels), 3.4), layout="constrained")
+    figure.suptitle(chart.title, fontsize=10)
+    names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series))
+    for axes, panel in zip(
+        figure.subplots(1, len(chart.panels), squeeze=False)[0], chart.panels, strict=True
+    ):
+        _axes(axes, panel, names)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+    except OSError as error:
+        raise DiskError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> None:
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    if panel.heat:
+        axes.imshow([[float("nan") if v is None else v for v in row] for row in panel.heat])
+    bars = [one for one in panel.series if one.kind == "bar" and not one.second]
+    beside = axes.twinx() if any(one.second for one in panel.series) else axes
+    for one in panel.series:
+        place = beside if one.second else axes
+        colour = COLOURS[names.index(one.name) % len(COLOURS)]
+        y = [float("nan") if value is None else value for value in one.y]
+        if one.kind == "bar":
+            width = 0.8 / max(1, len(bars))
+            shift = (bars.index(one) if one in bars else 0) * width - 0.4 + width / 2
+            spread = list(one.spread) or None
+            place.bar([i + shift for i in range(len(y))], y, width, color=colour, label=one.name, yerr=spread)
+            axes.set_xticks(range(len(y)), [str(value) for value in one.x], rotation=45, fontsize=7)
+        elif one.kind == "points":
+            place.scatter(one.x, y, s=[v**2 for v in one.size] or 8, color=colour, label=one.name)
+        else:
+            place.plot(one.x, y, color=colour, label=one.name)
+    if panel.series:
+        axes.legend(fontsize=6)

@@ -1,0 +1,83 @@
+"""From a recipe to results: what is missing, what it costs, and getting it done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedskew import runs
+from fedskew.errors import DataError, FedskewError
+from fedskew.parallel import News
+from fedskew.reproduce import cost, work
+from fedskew.reproduce.work import Job
+
+Say = Callable[[str], None]
+
+
+class Plan(NamedTuple):
+    """The jobs to do with their seconds on one core, and those that cannot be done here."""
+
+    jobs: tuple[tuple[Job, float], ...]
+    refused: tuple[tuple[Job, FedskewError], ...]
+
+    @property
+    def seconds(self) -> float:
+        """All of them one after another."""
+        return sum(seconds for _, seconds in self.jobs)
+
+    def until(self, budget: float) -> list[Job]:
+        """As many jobs as the seconds are good for, and one more for each that goes faster than thought."""
+        out, used = [], 0.0
+        for job, seconds in self.jobs:
+            if used > 1.2 * budget:
+                break
+            out.append(job)
+            used += seconds
+        return out
+
+
+def plan(jobs: Sequence[Job], say: Say) -> Plan:
+    """Times one client of every kind of job; a dataset that is not there refuses its jobs."""
+    done: list[tuple[Job, float]] = []
+    refused: list[tuple[Job, FedskewError]] = []
+    errors: dict[str, FedskewError] = {}
+    for job in jobs:
+        key = cost.key(job.cell.config)
+        if key not in errors:
+            if cost.known(job.cell) is None:
+                say(f"timing one client of {job.cell.recipe} {job.cell.name}")
+            try:
+                done.append((job, cost.seconds(job.cell.config, cost.measured(job.cell))))
+                continue
+            except DataError as error:
+                errors[key] = error
+        refused.append((job, errors[key]))
+    return Plan(tuple(done), tuple(refused))
+
+
+def rounds(jobs: Sequence[Job]) -> int:
+    """How many rounds are left in all."""
+    return sum(job.cell.config.train.rounds if job.cell.study else _left(job) for job in jobs)
+
+
+def _left(job: Job) -> int:
+    return runs.rounds_left(job.place) if job.place.exists() else job.cell.config.train.rounds
+
+
+def perform(jobs: Sequence[Job], workers: int, deadline: float, tell: Callable[[News], None]) -> None:
+    """Does the jobs, runs before the studies that may start from them; errors are told, not raised."""
+    places: list[Path] = []
+    for job in jobs:
+        if job.cell.study:
+            continue
+        try:
+            places.append(work.begin(job))
+        except FedskewError as error:
+            tell(News(job.place, 0, 0, error))
+    if places:
+        work.carry_on(places, workers, deadline, tell)
+    for job in jobs:
+        if job.cell.study and time.monotonic() < deadline:
+            work.study(job, tell)

@@ -1,0 +1,154 @@
+"""The papers' figures from our results: tables, sweeps and curves; `sights.py` has the closer looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedskew import stats
+from fedskew.errors import ConfigError, unknown
+from fedskew.reproduce import compare, curves, details, results, sights
+from fedskew.reproduce.chart import Chart, Panel, Series
+from fedskew.reproduce.curves import Point
+from fedskew.reproduce.recipe import Column, Picture, Recipe, Row
+from fedskew.reproduce.results import Entry
+
+Options = dict[str, Any]
+
+
+class Material(NamedTuple):
+    """What a figure can be made of."""
+
+    recipe: Recipe
+    entries: Sequence[Entry]
+    points: Sequence[Point]
+    details: dict[str, dict[str, Any]]
+
+
+def charts(recipe: Recipe, folder: Path) -> list[Chart]:
+    """Every figure of a recipe for which there are results."""
+    name = recipe.name
+    found = Material(
+        recipe, results.read(name, folder), curves.read(name, folder), details.read(name, folder)
+    )
+    made = [chart(picture, found) for picture in recipe.pictures]
+    return [one for one in made if one is not None and one.panels]
+
+
+def chart(picture: Picture, found: Material) -> Chart | None:
+    """One figure; None where it would be empty."""
+    plain: dict[str, Callable[[Material, Options], list[Panel]]] = {
+        "bars": _bars,
+        "lines": _lines,
+        "scores": _scores,
+        "curves": _curves,
+        "proxies": _proxies,
+    }
+    if picture.kind in plain:
+        panels = plain[picture.kind](found, picture.options)
+    elif picture.kind in sights.KINDS:
+        panels = sights.panels(picture.kind, found.recipe, found.details, picture.options)
+    else:
+        raise ConfigError(unknown("kind of picture", picture.kind, [*plain, *sights.KINDS]))
+    return Chart(f"{found.recipe.paper}, {found.recipe.where}: {picture.title}", tuple(panels))
+
+
+def _bars(found: Material, options: Options) -> list[Panel]:
+    lines = compare.lines(found.recipe, found.entries, options["score"])
+    known = [line for line in lines if line.ours is not None and not line.diverged]
+    series = []
+    for column in found.recipe.columns:
+        mine = [line for line in known if line.column is column]
+        if mine:
+            x = [line.row.label or line.row.name for line in mine]
+            spread = [0.0 if math.isnan(line.ours.std) else line.ours.std for line in mine if line.ours]
+            y = [line.ours.mean for line in mine if line.ours]
+            series.append(Series(_name(column), x, y, "bar", spread))
+    label = found.recipe.scores[options["score"]].label
+    return [Panel("", "", label, tuple(series))] if series else []
+
+
+def _lines(found: Material, options: Options) -> list[Panel]:
+    """A score along the rows of each group that has a place on the axis, or a number at the end of its name."""
+    lines = compare.lines(found.recipe, found.entries, options["score"])
+    known = [line for line in lines if line.ours is not None and not line.diverged]
+    label = found.recipe.scores[options["score"]].label
+    panels = []
+    for group in dict.fromkeys(line.row.group for line in known):
+        series = []
+        for column in found.recipe.columns:
+            mine = [line for line in known if line.row.group == group and line.column is column]
+            x = [_place(line.row) for line in mine]
+            if len(mine) > 1 and None not in x:
+                series.append(Series(_name(column), x, [line.ours.mean for line in mine if line.ours]))
+        if series:
+            panels.append(Panel(group, options.get("axis", "alpha"), label, tuple(series)))
+    return panels
+
+
+def _place(row: Row) -> float | None:
+    if row.x is not None:
+        return row.x
+    try:
+        return float(row.name.rpartition("-")[2])
+    except ValueError:
+        return None
+
+
+def _scores(found: Material, options: Options) -> list[Panel]:
+    """All scores of a sweep in one panel."""
+    series = []
+    for name, score in found.recipe.scores.items():
+        known = [line for line in compare.lines(found.recipe, found.entries, name) if line.ours is not None]
+        points = [(_place(line.row), line.ours.mean) for line in known if line.ours]
+        if points:
+            series.append(Series(score.label, [x for x, _ in points], [y for _, y in points]))
+    return [Panel("", options["axis"], "", tuple(series))] if series else []
+
+
+def _curves(found: Material, options: Options) -> list[Panel]:
+    """A panel a row, a line a method: the mean over seeds."""
+    factor = 100.0 if options.get("percent", True) else 1.0
+    panels = []
+    for row in found.recipe.rows:
+        series = []
+        for column in found.recipe.columns:
+            x, y = _mean_curve(found.points, f"{row.name}.{column.name}", options["metric"])
+            if x:
+                series.append(Series(_name(column), x, [factor * value for value in y]))
+        if series:
+            panels.append(Panel(row.label or row.name, "round", options["axis"], tuple(series)))
+    return panels
+
+
+def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> tuple[list[int], list[float]]:
+    mine = [point for point in points if point.cell == cell and point.metric == metric]
+    scale = "full" if any(point.scale == "full" for point in mine) else "quick"
+    by_round: dict[int, list[float]] = {}
+    for point in mine:
+        if point.scale == scale:
+            by_round.setdefault(point.round, []).append(point.value)
+    return sorted(by_round), [stats.summarise(by_round[number]).mean for number in sorted(by_round)]
+
+
+def _proxies(found: Material, options: Options) -> list[Panel]:
+    """Norms, gradients and distances of the rows of a head, epoch by epoch (MAP, Fig. 6)."""
+    panels = []
+    for row in found.recipe.rows:
+        for column in found.recipe.columns:
+            cell = f"{row.name}.{column.name}"
+            for what in ("norm", "gradient", "distance"):
+                metrics = [metric for metric in found.recipe.curves if metric.startswith(what)]
+                made = [(metric, _mean_curve(found.points, cell, metric)) for metric in metrics]
+                lines = [
+                    Series(metric.partition(".")[2].replace("_", " to "), *xy) for metric, xy in made if xy[0]
+                ]
+                if lines and cell.endswith(".relu"):
+                    panels.append(Panel(f"{row.label}: {what}", "epoch", what, tuple(lines)))
+    return panels
+
+
+def _name(column: Column) -> str:
+    return column.label or column.name

@@ -1,0 +1,181 @@
+"""Figures that look closely at one run a cell: clients, classes, features, bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fedskew.reproduce.chart import Panel, Series
+from fedskew.reproduce.recipe import Recipe
+
+Record = dict[str, Any]
+FEW = 4  # panels side by side
+
+
+def panels(kind: str, recipe: Recipe, details: dict[str, Record], options: Record) -> list[Panel]:
+    """The panels of this kind for every cell that has what it needs."""
+    out: list[Panel] = []
+    for row in recipe.rows:
+        for column in recipe.columns:
+            found = details.get(f"{row.name}.{column.name}")
+            if found is not None:
+                title = f"{row.label or row.name}, {column.label or column.name}"
+                out += KINDS[kind](title, found, options)
+    return out
+
+
+def _bubbles(title: str, found: Record, options: Record) -> list[Panel]:
+    """Training samples by client and class (FedABC, Fig. 4; GRP-FED, Fig. 1b)."""
+    census = found.get("census")
+    if not census:
+        return []
+    table = census["train"]
+    largest = max(max(row) for row in table)
+    dots = [(k, c, count) for k, row in enumerate(table) for c, count in enumerate(row) if count]
+    sizes = [2 + 18 * math.sqrt(count / largest) for _, _, count in dots]
+    names = [census["classes"][c] for _, c, _ in dots]
+    return [
+        Panel(
+            title,
+            "client",
+            "class",
+            (Series("samples", [k for k, _, _ in dots], names, "points", (), sizes),),
+        )
+    ]
+
+
+def _classes(title: str, found: Record, options: Record) -> list[Panel]:
+    """Accuracy of some clients' models by class in a few rounds, with the client's examples (FedABC, Fig. 2)."""
+    out = []
+    for index, client in enumerate((found.get("clients") or [{"clients": []}])[-1]["clients"][:2]):
+        names = found["census"]["classes"]
+        counts = Series("examples", names, found["census"]["train"][client], "bar", second=True)
+        lines = [
+            Series(f"round {record['round'] + 1}", names, record[f"{options['model']}.per_class"][index])
+            for record in found["clients"]
+        ]
+        out.append(Panel(f"{title}, client {client}", "class", "accuracy", (counts, *lines)))
+    return out
+
+
+def _before_after(title: str, found: Record, options: Record) -> list[Panel]:
+    """Accuracy by class: the common model, after local training, after averaging (FedLC, Fig. 6)."""
+    x = list(range(len(found["start"])))
+    kinds = {"common model": "start", "after local training": "local", "after averaging": "aggregated"}
+    return [
+        Panel(
+            title,
+            "class",
+            "accuracy",
+            tuple(Series(name, x, found[key], "bar") for name, key in kinds.items()),
+        )
+    ]
+
+
+def _local_classes(title: str, found: Record, options: Record) -> list[Panel]:
+    """Examples and accuracy by class of five clients after local training (FedLC, Fig. 2)."""
+    out = []
+    for number, (accuracy, counts) in enumerate(zip(found["clients"], found["counts"], strict=True)):
+        x = list(range(len(counts)))
+        both = (Series("examples", x, counts, "bar", second=True), Series("accuracy", x, accuracy))
+        out.append(Panel(f"{title}, client {number}", "class", "accuracy", both))
+    return out
+
+
+def _bounds(title: str, found: Record, options: Record) -> list[Panel]:
+    """Deviation bounds between the classes of one client (FedLC, Definition 3 and Theorem 3)."""
+    pairs = (("plain", "bound"), ("calibrated", "calibrated_bound"))
+    return [
+        Panel(f"{title}, {name}", "class r", "class j", heat=found[key])
+        for name, key in pairs
+        if key in found
+    ]
+
+
+def _map(title: str, found: Record, options: Record) -> list[Panel]:
+    """Features of a majority, a minority and a missing class (FedLC, Fig. 7)."""
+    if "map" not in found:
+        return []
+    return [Panel(title, "", "", _clouds(found["map"], found["kinds"]))]
+
+
+def _clouds(points: Sequence[Sequence[float]], names: Sequence[object]) -> tuple[Series, ...]:
+    return tuple(
+        Series(
+            str(name),
+            [point[0] for point, own in zip(points, names, strict=True) if own == name],
+            [point[1] for point, own in zip(points, names, strict=True) if own == name],
+            "points",
+        )
+        for name in dict.fromkeys(names)
+    )
+
+
+def _components(title: str, found: Record, options: Record) -> list[Panel]:
+    """Accuracy of every binary component (FedOVA, Fig. 3)."""
+    values = found.get("components")
+    if not values:
+        return []
+    return [
+        Panel(title, "class", "accuracy", (Series("component", list(range(len(values))), values, "bar"),))
+    ]
+
+
+def _plane(title: str, found: Record, options: Record) -> list[Panel]:
+    """Features of two dimensions, and arrows for proxies, ten times as long (MAP, Fig. 5)."""
+    if "features" not in found:
+        return []
+    arrows = tuple(
+        Series("proxy observed" if seen else "proxy missing", [0, 10 * row[0]], [0, 10 * row[1]])
+        for row, seen in zip(found["proxies"], found["observed"], strict=True)
+    )
+    return [Panel(title, "", "", (*_clouds(found["features"], found["labels"]), *arrows))]
+
+
+def _client_map(title: str, found: Record, options: Record) -> list[Panel]:
+    """Clients by their class shares (GRP-FED, Fig. 1a)."""
+    points = found.get("map") or []
+    series = Series("client", [p[0] for p in points], [p[1] for p in points], "points")
+    return [Panel(title, "", "", (series,))] if points else []
+
+
+def _client_f1(title: str, found: Record, options: Record) -> list[Panel]:
+    """Macro-F1 of every client, at home and everywhere (GRP-FED, Fig. 1c)."""
+    scores = found.get("f1") or {}
+    series = tuple(Series(name, list(range(len(values))), values, "bar") for name, values in scores.items())
+    return [Panel(title, "client", "macro-F1", series)] if series else []
+
+
+def _two_clients(title: str, found: Record, options: Record) -> list[Panel]:
+    """The clients nearest to and farthest from the global class shares (GRP-FED, Fig. 5)."""
+    if not found.get("f1"):
+        return []
+    table = found["census"]["train"]
+    whole = _shares([sum(column) for column in zip(*table, strict=True)])
+    far = [sum(abs(a - b) for a, b in zip(_shares(row), whole, strict=True)) for row in table]
+    chosen = {"like all": far.index(min(far)), "like none": far.index(max(far))}
+    names = list(found["f1"])
+    series = tuple(
+        Series(who, names, [found["f1"][name][k] for name in names], "bar") for who, k in chosen.items()
+    )
+    return [Panel(title, "", "macro-F1", series)]
+
+
+def _shares(counts: Sequence[float]) -> list[float]:
+    return [count / sum(counts) for count in counts]
+
+
+KINDS: dict[str, Callable[[str, Record, Record], list[Panel]]] = {
+    "bubbles": _bubbles,
+    "classes": _classes,
+    "before-after": _before_after,
+    "local-classes": _local_classes,
+    "bounds": _bounds,
+    "map": _map,
+    "components": _components,
+    "plane": _plane,
+    "client-map": _client_map,
+    "client-f1": _client_f1,
+    "two-clients": _two_clients,
+}
