@@ -1,6 +1,7 @@
 """Files for people: whole or not at all, with the permissions that files of theirs have."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from fedskew.errors import DiskError
@@ -16,7 +17,8 @@ def written(path: Path, fill: Callable[[Path], None]) -> None:
     except OSError as error:
         raise DiskError(f"{path}: cannot be written ({error.strerror}). Choose another place.") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

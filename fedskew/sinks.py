@@ -76,6 +76,7 @@ class MLflow:
         package, address = import_module("mlflow"), where
         if "://" not in where:
             address = Path(where).resolve().as_uri()
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder is what was asked for
         self._client, self._metric = package.MlflowClient(address), package.entities.Metric
         found = self._client.get_experiment_by_name("fedskew")
         home = found.experiment_id if found else self._client.create_experiment("fedskew")

@@ -81,12 +81,12 @@ class Client(NamedTuple):
         """The examples of one step."""
         chosen = plan.steps[position]
         live = None if plan.live is None else plan.live[position]
-        x = self.x[chosen]
+        x = self.x.index_select(0, chosen)  # several times faster than brackets
         if isinstance(plan.draws, Draws):
             x = crop_flip(x, Draws(plan.draws.offsets[position], plan.draws.flips[position]), fill=self.black)
         elif plan.draws is not None:
             x = crop_flip(x, plan.draws[position], fill=self.black)
-        return Batch(x, self.y[chosen], live)
+        return Batch(x, self.y.index_select(0, chosen), live)
 
     def everything(self) -> Iterator[Batch]:
         """All its examples once."""

@@ -48,11 +48,15 @@ def with_stranger(reply: Reply) -> Reply:
     return reply._replace(shared={**reply.shared, "stranger": torch.zeros(2)})
 
 
-def sent(part: str, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Spoil:
-    """What a part sends, put through a function."""
-    return lambda reply: reply._replace(
-        extra={**reply.extra, part: {**reply.extra[part], name: change(reply.extra[part][name])}}
-    )
+def sent(part: str, name: str | None, change: Callable[[torch.Tensor], torch.Tensor]) -> Spoil:
+    """What a part sends, or its first tensor, put through a function."""
+
+    def spoil(reply: Reply) -> Reply:
+        own = reply.extra[part]
+        chosen = name or next(iter(own))
+        return reply._replace(extra={**reply.extra, part: {**own, chosen: change(own[chosen])}})
+
+    return spoil
 
 
 def with_part(reply: Reply) -> Reply:
@@ -98,9 +102,9 @@ OF_PARTS: dict[tuple[str, str], Spoil] = {
     ("fednova", "nan steps"): number("effective_steps", torch.nan),
     ("fedavg", "unknown part"): with_part,
     ("scaffold", "missing part"): without_parts,
-    ("scaffold", "nan variate"): sent(C, "1.weight", set_first(torch.nan)),
-    ("scaffold", "1e30 variate"): sent(C, "1.weight", set_first(1e30)),
-    ("scaffold", "variate broadcasts"): sent(C, "1.weight", lambda value: value[:1]),
+    ("scaffold", "nan variate"): sent(C, None, set_first(torch.nan)),
+    ("scaffold", "1e30 variate"): sent(C, None, set_first(1e30)),
+    ("scaffold", "variate broadcasts"): sent(C, None, lambda value: value[:1]),
     ("fedova", "class 99"): sent("OwnRows", "classes", set_first(99)),
     ("fedova", "class -1"): sent("OwnRows", "classes", set_first(-1)),
     ("fedova", "same class twice"): sent(

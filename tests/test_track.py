@@ -175,9 +175,8 @@ def test_weights_and_biases_offline(here: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of MLflow, about its stores
-def test_mlflow_in_a_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_in_a_folder(here: Path) -> None:
     have("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     works("run", "c.toml", "--track", "mlflow:flow", "--workers", "1")
     (found,) = here.glob("flow/*/*/metrics/global.accuracy")
     told = [line.split() for line in found.read_text().splitlines()]

@@ -120,7 +120,7 @@ class Deployment:
     def submit(self, app: Path, place: Path) -> None:
         """Sends the app to the SuperLink as a run that continues what is in `place`."""
         settings = f'run-dir="{place.resolve()}" resume=true'
-        self.call(["flwr", "run", str(app), LINK, "--run-config", settings])
+        self.call(["flwr", "run", str(app.resolve()), LINK, "--run-config", settings])
 
     def revive(self) -> Iterator[str]:
         """Starts again what has died; tells whom."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from report_runs import add_rounds, make, settings
+from waiting import until
 
 from fedskew.report.watch import Watch, address, server
 from fedskew.store.run import RunStore
@@ -52,17 +53,15 @@ def test_a_new_round_appears_within_two_seconds(opened: Visit, site: Site) -> No
     place = make(site.out, settings("fedavg"), rounds=3)
     page = opened(site.address)
     page.locator('[data-figure="curves"]').scroll_into_view_if_needed()
-    page.wait_for_function(
-        "document.querySelector('[data-figure=\"curves\"] .plot').data?.at(-1).x.at(-1) === 3", timeout=30_000
-    )
+    until(page, "document.querySelector('[data-figure=\"curves\"] .plot').data?.at(-1).x.at(-1) === 3")
     times = []
     with RunStore.open(place) as store:
         for number in range(3, 7):
             add_rounds(store, settings("fedavg"), 4, number, number + 1)
             written = time.monotonic()
-            page.wait_for_function(
+            until(
+                page,
                 f"document.querySelector('[data-figure=\"curves\"] .plot').data.at(-1).x.at(-1) === {number + 1}",
-                timeout=30_000,
             )
             times.append(time.monotonic() - written)
             assert page.locator("#runs tr td").nth(3).inner_text() == f"{number + 1}/12"
@@ -75,12 +74,12 @@ def test_ticking_compares(opened: Visit, site: Site) -> None:
     page = opened(site.address)
     assert page.locator("#runs input:checked").count() == 3
     page.uncheck('#runs tr[data-name="fedlc/0"] input')
-    page.wait_for_function("!document.getElementById('main').textContent.includes('fedlc')")
+    until(page, "!document.getElementById('main').textContent.includes('fedlc')")
     assert page.locator('[data-figure="curves"] [data-series]').all_inner_texts() == ["fedavg", "scaffold"]
     page.click('[data-tick="none"]')
-    page.wait_for_function("document.getElementById('main').childElementCount === 0")
+    until(page, "document.getElementById('main').childElementCount === 0")
     page.click('[data-tick="all"]')
-    page.wait_for_function("document.getElementById('main').textContent.includes('fedlc')")
+    until(page, "document.getElementById('main').textContent.includes('fedlc')")
 
 
 def test_what_was_chosen_stays_when_a_round_arrives(opened: Visit, site: Site) -> None:
@@ -93,12 +92,12 @@ def test_what_was_chosen_stays_when_a_round_arrives(opened: Visit, site: Site) -
     page.focus('[data-figure="curves"] [data-series="fedavg"]')
     with RunStore.open(place) as store:
         add_rounds(store, settings("fedavg"), 4, 8, 9)
-    page.wait_for_function("document.querySelector('#runs').textContent.includes('9/12')")
-    page.wait_for_function("document.querySelector('.notes').textContent.includes('the least has 9')")
+    until(page, "document.querySelector('#runs').textContent.includes('9/12')")
+    until(page, "document.querySelector('.notes').textContent.includes('the least has 9')")
     assert page.is_checked('[data-figure="curves"] input[value="bytes"]')
     assert page.get_attribute('[data-figure="curves"] [data-series="fedlc"]', "aria-pressed") == "false"
     assert page.locator("#table-summary th").first.get_attribute("aria-sort") == "ascending"
-    page.wait_for_function("document.activeElement.dataset.series === 'fedavg'")
+    until(page, "document.activeElement.dataset.series === 'fedavg'")
 
 
 def test_names_with_tags_stay_names(opened: Visit, site: Site) -> None:

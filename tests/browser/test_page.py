@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from report_runs import make, settings
+from waiting import until
 
 from fedskew import runs
 from fedskew.config import parse
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 Visit = Callable[..., "Page"]
-MARKS = ".plot .main-svg .plot path, .plot .main-svg .plot image"  # what a trace draws, axes not counted
+MARKS = ".overplot path, .overplot image"  # what traces draw, axes not counted
 
 
 @pytest.fixture(scope="session")
@@ -131,10 +132,10 @@ def test_a_legend_entry_hides_its_method_everywhere(opened: Visit, address: str)
     entry.focus()
     page.keyboard.press("Enter")
     assert entry.get_attribute("aria-pressed") == "false"
-    page.wait_for_function("page.due.size === 0")
+    until(page, "page.due.size === 0")
     assert all(marks(page, name) < count for name, count in before.items())
     entry.click()
-    page.wait_for_function("page.due.size === 0")
+    until(page, "page.due.size === 0")
     assert {name: marks(page, name) for name in before} == before
 
 
@@ -159,7 +160,7 @@ def test_the_command_is_copied(opened: Visit, address: str) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     button = page.locator("[data-copy]").first
     button.click()
-    page.wait_for_function("document.querySelector('[data-copy]').textContent === 'Copied'")
+    until(page, "document.querySelector('[data-copy]').textContent === 'Copied'")
     assert page.evaluate("navigator.clipboard.readText()") == page.locator(".command code").first.inner_text()
 
 
@@ -198,7 +199,7 @@ def test_names_with_tags_stay_names(opened: Visit, tmp_path: Path) -> None:
     place = make(tmp_path, settings("fedavg"), classes=(evil, bold, "</script>", "&lt;"))
     write([place], tmp_path / "report.html")
     page = opened((tmp_path / "report.html").as_uri())
-    labels = page.locator('[data-figure="confusion"] .xaxislayer-above text').all_inner_texts()
+    labels = page.locator('[data-figure="confusion"] .xaxislayer-above text').all_text_contents()
     assert any("<b>bold</b>" in label for label in labels)
     assert page.locator(".plot a, .plot img, main script").count() == 0
 
@@ -216,8 +217,10 @@ def test_nothing_is_wider_than_the_screen(opened: Visit, address: str, width: in
 
 def test_titles_of_axes_fit_a_phone(opened: Visit, address: str) -> None:
     page = opened(address, 360, 740)
-    cut = """all => all.filter(t => { const b = t.getBoundingClientRect(), s = t.closest('.plot').getBoundingClientRect();
-             return b.left < s.left - 2 || b.right > s.right + 2; }).map(t => t.textContent)"""
+    cut = """all => all.filter(title => {
+        const own = title.getBoundingClientRect(), box = title.closest('.plot').getBoundingClientRect();
+        return own.left < box.left - 2 || own.right > box.right + 2;
+    }).map(title => title.textContent)"""
     assert page.eval_on_selector_all(".plot .xtitle", cut) == []
 
 
