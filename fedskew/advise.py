@@ -22,6 +22,7 @@ from fedskew.tally import Tally
 OVERALL, PERSONAL = "global.accuracy", "personal.accuracy"
 DRAWS = 20  # even deals that show how much skew is chance
 WORDS = ((0.1, "hardly skewed"), (0.3, "mildly skewed"), (0.6, "strongly skewed"), (1.1, "extremely skewed"))
+CHANCE = "as even as chance leaves clients of these sizes"
 # In the order in which they are tried; what each does against this kind of skew.
 MISSING = {
     "fedlc": "leaves classes a client does not hold out of its softmax and widens the margins of rare ones",
@@ -127,8 +128,8 @@ def _chance(counts: Indices) -> float:
 
 def words(skew: Skew) -> str:
     """How skewed, in words."""
-    if skew.distance <= 1.5 * skew.by_chance and not skew.distance > WORDS[1][0]:
-        return WORDS[0][1]
+    if WORDS[0][0] <= skew.distance <= 1.2 * skew.by_chance:
+        return CHANCE
     return next(word for limit, word in WORDS if skew.distance < limit)
 
 
@@ -144,7 +145,7 @@ def suffering(tally: Tally, participation: float) -> Iterator[Suffering]:
 
 
 def _reasons(skew: Skew) -> dict[str, str]:
-    if words(skew) == WORDS[0][1]:
+    if words(skew) in (WORDS[0][1], CHANCE):
         return EVEN
     return MISSING if skew.missing >= 0.1 else UNEVEN
 

@@ -116,7 +116,8 @@ def _network(algorithm: Algorithm, config: Config, tree: Tree, shape: tuple[int,
     with torch.device("meta"):
         if isinstance(kind, networks.OneVsAll):
             outputs = 1 if kind.head == "sigmoid" else 2
-            module: nn.Module = OneVsAll(made.module(shape, outputs) for _ in range(algorithm.model.classes))
+            components = [made.module(shape, outputs) for _ in range(algorithm.model.classes)]
+            module: nn.Module = OneVsAll(components, outputs)
             rows = enumerate(zip(*tree.values(), strict=True))
             named = [(f"components.{c}", dict(zip(tree, row, strict=True))) for c, row in rows]
             tree = {f"{prefix}.{name}": value for prefix, entries in named for name, value in entries.items()}

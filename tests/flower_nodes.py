@@ -15,8 +15,8 @@ from references import world
 from fedskew.config import Config, parse
 from fedskew.data.federation import Federation
 from fedskew.flower import link
-from fedskew.flower.asking import Delivery
-from fedskew.flower.parcel import Parcel
+from fedskew.flower.client import handler
+from fedskew.flower.parcel import Delivery, Parcel
 
 # What Flower's processes set before they call an app.
 TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1
@@ -50,7 +50,7 @@ class DirectPost:
     def __init__(self, config: Config, folder: Path, load: Callable[..., Federation] = load) -> None:
         self.folder, self.config = folder, folder / "experiment.toml"
         self.config.write_text(config.toml())
-        self.app = link.client_app(self.config, load)
+        self.app = link.client_app(handler(self.config, load))
         self.replies: dict[str, Message] = {}
         self.sent: list[tuple[int, str]] = []
 
@@ -66,7 +66,7 @@ class DirectPost:
 
     def collect(self, letters: Collection[str]) -> Sequence[Delivery]:
         found = [letter for letter in letters if letter in self.replies]
-        return [link._delivery(self.replies.pop(letter))._replace(letter=letter) for letter in found]
+        return [link.delivery(self.replies.pop(letter))._replace(letter=letter) for letter in found]
 
     def context(self, node: int) -> Context:
         settings = {"partition-id": NODES[node], "num-partitions": len(NODES), "state-dir": str(self.folder)}

@@ -1,5 +1,6 @@
 """One contract for every preset: engines, padding, order, purity, privacy, storage."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -63,20 +64,27 @@ def row(block: Client, i: int) -> Client:
     """One client of a padded block."""
 
     def one(plan: Plan) -> Plan:
-        return Plan(plan.steps[i], plan.live[i])
+        return plan._replace(steps=plan.steps[i], live=plan.live[i])
 
     stacked = {n: getattr(block, n)[i] for n in Client._fields if isinstance(getattr(block, n), torch.Tensor)}
     shared = {"x": block.x, "y": block.y, "plans": tuple(map(one, block.plans)), "epoch": one(block.epoch)}
     return block._replace(**(stacked | shared))
 
 
-def diverted(client: Client) -> Client:
-    """The same client with other examples where a plan is padding."""
+def diverted(client: Client, widths: Sequence[int]) -> Client:
+    """The same client with other examples where a plan is padding, and a pause after its first step."""
 
     def other(plan: Plan) -> Plan:
-        return Plan(torch.where(plan.live, plan.steps, len(client.y) - 1 - plan.steps), plan.live)
+        return plan._replace(steps=torch.where(plan.live, plan.steps, len(client.y) - 1 - plan.steps))
 
-    return client._replace(plans=tuple(map(other, client.plans)), epoch=other(client.epoch))
+    def paused(plan: Plan, width: int) -> Plan:
+        def cut(part: torch.Tensor) -> torch.Tensor:
+            return torch.cat([part[:width], torch.zeros_like(part[:width]), part[width:]])
+
+        return plan._replace(steps=cut(plan.steps), live=cut(plan.live))
+
+    plans = (paused(other(plan), width) for plan, width in zip(client.plans, widths, strict=True))
+    return client._replace(plans=tuple(plans), epoch=other(client.epoch))
 
 
 @every_method
@@ -104,12 +112,13 @@ def test_engines_agree(method: Method, dtype: torch.dtype, rounds: int, near: fl
 @every_method
 def test_padding_changes_nothing(method: Method) -> None:
     run, message = halfway(method)
+    widths = [max(update.step.batches for update in phase.updates) for phase in run.algorithm.phases(NEXT)]
     block = run.engine.feed.block(NEXT, SOME)  # as long as its longest
     for i, client in list(enumerate(SOME))[1:]:
         kept = kept_of(run, client)
         ragged = run.algorithm.local(message, kept, run.engine.feed.client(NEXT, client))
         padded = run.algorithm.local(message, kept, row(block, i))
-        other = run.algorithm.local(message, kept, diverted(row(block, i)))
+        other = run.algorithm.local(message, kept, diverted(row(block, i), widths))
         assert same_bits(as_state(padded[0]), as_state(other[0]))
         assert same_bits(padded[1], other[1])
         assert distance(without_trained(ragged[1]), without_trained(padded[1])) < 1e-12

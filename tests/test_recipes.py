@@ -144,7 +144,8 @@ def test_cells_are_experiments(recipe: Recipe) -> None:
     from fedskew import build
 
     for cell in cells(recipe):
-        build.experiment(cell.config)
+        if home(cell)[0] == recipe.name:  # what others share is built with its first owner
+            build.experiment(cell.config)
 
 
 def test_names_serve_as_folders(recipe: Recipe) -> None:
@@ -344,7 +345,7 @@ TIER_1 = {
     "fedova-table-1": 2,
     "fedova-table-2": 4,
     "fedova-table-3": 4,
-    "fedlc-fashion": 36,
+    "fedlc-fashion": 26,
     "fedlc-table-4": 24,
     "map-comparison": 6,
 }

@@ -54,9 +54,10 @@ CLIENT = '''\
 from pathlib import Path
 
 from fedskew.flower.link import client_app
-from fedskew_app.data import federation
+from fedskew.flower.warm import Warm
 
-app = client_app(Path(__file__).with_name("experiment.toml"), federation)
+# The examples are read by a worker that stays between tasks; this process only passes messages on.
+app = client_app(Warm(Path(__file__).with_name("experiment.toml"), "fedskew_app.data:federation"))
 '''
 
 SERVER = '''\
@@ -65,9 +66,10 @@ SERVER = '''\
 from pathlib import Path
 
 from fedskew.flower.link import server_app
+from fedskew.flower.serve import server
 from fedskew_app.data import federation
 
-app = server_app(Path(__file__).with_name("experiment.toml"), federation)
+app = server_app(server(Path(__file__).with_name("experiment.toml"), federation))
 '''
 
 DATA = '''\

@@ -6,36 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from fedskew.flower.parcel import Answer, Order, Parcel, UnusableError, pack_order, unpack_answer
+from fedskew.flower.letters import Answer, Order, pack_order, to_state, unpack_answer
+from fedskew.flower.parcel import Arrays, Post, UnusableError
 from fedskew.tree import State
 
 ATTEMPTS = 3  # times a client or a node may fail before an order goes on without it
 POLL = 0.2, 2.0  # seconds between looks into the post box: at first, at most
 T = TypeVar("T")
 log = logging.getLogger("fedskew")
-
-
-class Delivery(NamedTuple):
-    """What came back for a letter: a parcel, or why there is none."""
-
-    letter: str
-    parcel: Parcel | None
-    error: str = ""
-
-
-class Post(Protocol):
-    """Carries parcels to nodes and back."""
-
-    def nodes(self) -> Collection[int]:
-        """The nodes that are connected."""
-
-    def send(self, node: int, kind: str, parcel: Parcel, seconds: float) -> str:
-        """The number of a letter that is worth so many seconds; empty if it could not be sent."""
-
-    def collect(self, letters: Collection[str]) -> Sequence[Delivery]:
-        """What has come back since for these letters."""
 
 
 class Waits(NamedTuple):
@@ -149,10 +129,10 @@ class Asking(Generic[T]):
             if client in answer.lost:
                 log.warning("client %d had lost what it remembered and began again", client)
 
-    def _read(self, client: int, state: State) -> None:
+    def _read(self, client: int, arrays: Arrays) -> None:
         del self.missing[client]
         try:
-            self.values[client] = self.read(state)
+            self.values[client] = self.read(to_state(arrays))
         except UnusableError as error:
             self.refused[client] = str(error)
             log.warning("client %d is refused: %s", client, error)

@@ -6,13 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from fedskew import build
 from fedskew.config import Config
+from fedskew.config import load as load_config
 from fedskew.engines.feed import Feed
-from fedskew.errors import FedskewError
+from fedskew.errors import ConfigError, FedskewError
 from fedskew.examine import examine
+from fedskew.flower.letters import (
+    NEVER,
+    Answer,
+    Order,
+    pack_answer,
+    pack_marks,
+    pack_reply,
+    to_arrays,
+    unpack_order,
+)
 from fedskew.flower.memory import Memory, digest
-from fedskew.flower.parcel import NEVER, Answer, Order, pack_marks, pack_reply
+from fedskew.flower.parcel import Arrays, Handler, Parcel, Settings
 from fedskew.flower.site import Load
 from fedskew.kernels import using
 from fedskew.tree import State
@@ -32,12 +45,12 @@ class Node:
     def answer(self, order: Order) -> Answer:
         """Does what is asked, client by client; what fails with one does not stop the others."""
         wanted = [client for client in sorted(order.since) if client % self.nodes == self.number]
-        states: dict[int, State] = {}
+        states: dict[int, Arrays] = {}
         failed: dict[int, str] = {}
         lost: list[int] = []
         for client in wanted:
             try:
-                states[client] = _KINDS[order.kind](self, order, client, lost)
+                states[client] = to_arrays(_KINDS[order.kind](self, order, client, lost))
             except FedskewError as error:
                 failed[client] = str(error)
         return Answer(self.hosts(), states, failed, lost)
@@ -88,3 +101,28 @@ _KINDS: dict[str, Callable[[Node, Order, int, list[int]], State]] = {
     "train": Node._train,
     "evaluate": Node._evaluate,
 }
+
+
+def handler(config: Path, load: Load) -> Handler:
+    """What a client does with a parcel, in this process; examples are read once."""
+    nodes: dict[tuple[int, int, Path], Node] = {}
+
+    def handle(parcel: Parcel, settings: Settings) -> Parcel:
+        torch.set_num_threads(int(settings.get("threads", 1)))
+        place = _place(settings)
+        if place not in nodes:
+            nodes[place] = Node(load_config(config), load, *place)
+        return pack_answer(nodes[place].answer(unpack_order(parcel)))
+
+    return handle
+
+
+def _place(settings: Settings) -> tuple[int, int, Path]:
+    missing = [key for key in ("partition-id", "num-partitions", "state-dir") if key not in settings]
+    if missing:
+        raise ConfigError(
+            f"the SuperNode was started without {missing[0]}: give it --node-config "
+            "'partition-id=0 num-partitions=4 state-dir=\"/var/lib/fedskew\"'."
+        )
+    folder = Path(str(settings["state-dir"])).expanduser()
+    return int(settings["partition-id"]), int(settings["num-partitions"]), folder

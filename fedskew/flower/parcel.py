@@ -1,118 +1,72 @@
-"""What travels between server and clients: orders and answers, written as a state and a text beside it."""
+"""What travels between server and clients, before and after it is tensors: arrays by part and name, and a text.
+
+Nothing here imports torch: the process that Flower starts for every task only passes parcels on.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from fedskew.engines import wire
-from fedskew.examine import Exam, Marks
-from fedskew.tree import State
-from fedskew.values import Reply
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
 
-Kind = Literal["train", "evaluate"]
-NEVER = -1  # the round since which a client remembers something, where it does not
+Arrays = dict[str, dict[str, NDArray[Any]]]
+Settings = Mapping[str, Any]  # of a SuperNode or a run
 
 
 class Parcel(NamedTuple):
-    """A state and a JSON text beside it: everything a message holds."""
+    """Everything a message holds."""
 
-    state: State
+    arrays: Arrays
     note: str
 
 
 class UnusableError(Exception):
-    """An answer that does not hold what it should; its sender is to blame."""
+    """Something received that does not hold what it should; its sender is to blame."""
 
 
-class Order(NamedTuple):
-    """What a node is asked: to train or to evaluate those of these clients that it hosts."""
-
-    kind: Kind
-    run: str
-    round: int
-    since: Mapping[
-        int, int
-    ]  # client -> the last round in which its reply counted; its state of then is the one
-    state: State
-    exam: Exam = Exam(())
+Handler = Callable[[Parcel, Settings], Parcel]  # what a client does with a parcel
 
 
-class Answer(NamedTuple):
-    """What a node says: whom it hosts, a state for each client it was asked for, and what went wrong."""
+class Delivery(NamedTuple):
+    """What came back for a letter: a parcel, or why there is none."""
 
-    hosts: Sequence[int]
-    states: Mapping[int, State]
-    failed: Mapping[int, str]
-    lost: Sequence[int] = ()  # clients that no longer had the state the server referred to
-
-
-def pack_order(order: Order) -> Parcel:
-    """An order as a parcel."""
-    exam = order.exam._asdict()
-    plain = {
-        "kind": order.kind,
-        "run": order.run,
-        "round": order.round,
-        "exam": exam,
-        "since": dict(order.since),
-    }
-    return Parcel(order.state, json.dumps(plain))
+    letter: str
+    parcel: Parcel | None
+    error: str = ""
 
 
-def unpack_order(parcel: Parcel) -> Order:
-    """What `pack_order` packed."""
-    plain = json.loads(parcel.note)
-    since = {int(client): int(round) for client, round in plain["since"].items()}
-    names = tuple(plain["exam"].pop("names"))
-    return Order(
-        plain["kind"], plain["run"], plain["round"], since, parcel.state, Exam(names, **plain["exam"])
-    )
+class Post(Protocol):
+    """Carries parcels to nodes and back."""
+
+    def nodes(self) -> Collection[int]:
+        """The nodes that are connected."""
+
+    def send(self, node: int, kind: str, parcel: Parcel, seconds: float) -> str:
+        """The number of a letter that is worth so many seconds; empty if it could not be sent."""
+
+    def collect(self, letters: Collection[str]) -> Sequence[Delivery]:
+        """What has come back since for these letters."""
 
 
-def pack_answer(answer: Answer) -> Parcel:
-    """An answer as a parcel; a client's state stands under its number."""
-    state = {f"{client}.{part}": tree for client, own in answer.states.items() for part, tree in own.items()}
-    plain = {"hosts": list(answer.hosts), "states": list(answer.states), "lost": list(answer.lost)}
-    return Parcel(state, json.dumps({**plain, "failed": dict(answer.failed)}))
+def to_bytes(parcel: Parcel) -> bytes:
+    """A parcel as one file."""
+    names = [[part, list(entries)] for part, entries in parcel.arrays.items()]
+    flat = {f"{i}/{n}": a for i, entries in enumerate(parcel.arrays.values()) for n, a in entries.items()}
+    return safetensors.numpy.save(flat, {"letter": json.dumps([names, parcel.note])})
 
 
-def unpack_answer(parcel: Parcel) -> Answer:
-    """What `pack_answer` packed, or what can be read of it; nothing in it is to be trusted."""
+def from_bytes(data: bytes) -> Parcel:
+    """What `to_bytes` wrote."""
     try:
-        plain = json.loads(parcel.note)
-        states: dict[int, State] = {int(client): {} for client in plain["states"]}
-        for name, tree in parcel.state.items():
-            client, _, part = name.partition(".")
-            states[int(client)][part] = tree
-        failed = {int(client): str(text)[:500] for client, text in plain["failed"].items()}
-        return Answer([int(k) for k in plain["hosts"]], states, failed, [int(k) for k in plain["lost"]])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnusableError(f"the answer cannot be read ({type(error).__name__})") from error
-
-
-def pack_reply(reply: Reply) -> State:
-    """A reply as a state."""
-    return wire.pack_replies([reply])
-
-
-def unpack_reply(state: State) -> Reply:
-    """What `pack_reply` packed."""
-    try:
-        return wire.unpack_replies(state)[0]
-    except (KeyError, IndexError, ValueError) as error:
-        raise UnusableError(f"the reply cannot be read ({type(error).__name__}: {error})") from error
-
-
-def pack_marks(marks: Marks) -> State:
-    """A client's marks as a state."""
-    return wire.pack_marks([marks])
-
-
-def unpack_marks(state: State) -> Marks:
-    """What `pack_marks` packed."""
-    try:
-        return wire.unpack_marks(state)[0]
-    except (KeyError, IndexError, ValueError) as error:
-        raise UnusableError(f"the marks cannot be read ({type(error).__name__}: {error})") from error
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        names, note = json.loads(header["__metadata__"]["letter"])
+        flat = safetensors.numpy.load(data)
+        return Parcel(
+            {part: {n: flat[f"{i}/{n}"] for n in entries} for i, (part, entries) in enumerate(names)}, note
+        )
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UnusableError(f"a parcel cannot be read ({type(error).__name__})") from error

@@ -11,8 +11,9 @@ from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.errors import FedskewError
 from fedskew.examine import Exam, Marks
-from fedskew.flower.asking import Asking, Directory, Post, Waits
-from fedskew.flower.parcel import NEVER, Order, UnusableError, unpack_marks, unpack_reply
+from fedskew.flower.asking import Asking, Directory, Waits
+from fedskew.flower.letters import NEVER, Order, unpack_marks, unpack_reply
+from fedskew.flower.parcel import Post, UnusableError
 from fedskew.gate import Gate
 from fedskew.tree import State
 from fedskew.values import Cohort, Refusal, Reply

@@ -6,15 +6,20 @@ import json
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from fedskew import build, runs
 from fedskew.config import Config
+from fedskew.config import load as load_config
 from fedskew.engines.feed import Feed
 from fedskew.errors import ConfigError, FedskewError, LockedError
 from fedskew.experiment import Session
-from fedskew.flower.asking import Post, Waits
+from fedskew.flower.asking import Waits
+from fedskew.flower.parcel import Post, Settings
 from fedskew.flower.remote import Remote
 from fedskew.flower.site import Load
 from fedskew.gate import Gate
@@ -27,6 +32,17 @@ IDENTITY = "flower.json"  # the name under which clients remember this run
 FAILED = "failed"  # the event that says why a server gave up
 PATIENCE = 60.0  # seconds to wait for a server that was killed to let go of the run
 log = logging.getLogger("fedskew")
+
+
+def server(config: Path, load: Load) -> Callable[[Post, Settings], None]:
+    """What a server does with a post; the settings of the run say where the run is kept."""
+
+    def main(post: Post, settings: Settings) -> None:
+        torch.set_num_threads(int(settings.get("threads", 1)))
+        place = Path(str(settings["run-dir"])).expanduser()
+        serve(load_config(config), place, load, post, bool(settings.get("resume", False)))
+
+    return main
 
 
 def begin(config: Config, place: Path, load: Load) -> None:

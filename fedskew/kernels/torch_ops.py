@@ -50,7 +50,7 @@ class TorchRunner:
     def forward(self, memory: Memory, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
         """(logits, features)."""
         memory.trace.clear()
-        value = x.contiguous(memory_format=torch.channels_last) if self._links[0].kernel else x.flatten(1)
+        value = _last(x) if self._links[0].kernel else x.flatten(1)
         for index, link in enumerate(self._links):
             weight, bias = params[2 * index], params[2 * index + 1]
             assert weight is not None
@@ -59,7 +59,7 @@ class TorchRunner:
                 made = _linear(value, weight, bias, memory.outputs[index][: len(x)])
                 wide, chosen = made, None
             else:
-                wide = torch.conv2d(value, weight, bias, padding=link.padding)
+                wide = _last(torch.conv2d(value, _last(weight), bias, padding=link.padding))
                 made, chosen = _pooled(wide, link)
             if link.relu:
                 made.relu_()
@@ -105,6 +105,10 @@ class TorchRunner:
         return grads
 
 
+def _last(images: Tensor) -> Tensor:
+    return images.contiguous(memory_format=torch.channels_last)
+
+
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
     return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
 
@@ -132,9 +136,9 @@ def _convolution_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     if trace.chosen is not None:
         shape = trace.wide, link.pool, link.pool, (0, 0), (1, 1), False, trace.chosen
-        dy = _aten.max_pool2d_with_indices_backward(dy.contiguous(memory_format=torch.channels_last), *shape)
+        dy = _aten.max_pool2d_with_indices_backward(_last(dy), *shape)
     sizes = [len(weight)], (1, 1), link.padding, (1, 1), False, (0, 0), 1
     found: tuple[Tensor | None, Tensor | None, Tensor | None] = _aten.convolution_backward(
-        dy, trace.taken, weight, *sizes, needs
+        dy, trace.taken, _last(weight), *sizes, needs
     )
     return found

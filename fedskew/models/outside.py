@@ -9,14 +9,17 @@ from torch import Tensor, nn
 class OneVsAll(nn.Module):
     """One binary network per class (FedOVA); a component with two outputs answers with their difference."""
 
-    def __init__(self, components: Iterable[nn.Module]) -> None:
+    def __init__(self, components: Iterable[nn.Module], outputs: int) -> None:
         super().__init__()
         self.components = nn.ModuleList(components)
+        self.outputs = outputs
 
     def forward(self, x: Tensor) -> Tensor:
         """A score for every class."""
         answers = [component(x) for component in self.components]
-        return torch.cat([one if one.shape[1] == 1 else one[:, 1:] - one[:, :1] for one in answers], 1)
+        if self.outputs == 2:
+            answers = [one[:, 1:] - one[:, :1] for one in answers]
+        return torch.cat(answers, 1)
 
 
 class Scaled(nn.Module):

@@ -23,7 +23,13 @@ def names() -> list[str]:
     found = [
         entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml")
     ]
-    return sorted(found, key=lambda name: ("like" in _table(name), name))
+    return sorted(found, key=lambda name: (_depth(name), name))
+
+
+def _depth(name: str) -> int:
+    """How many recipes it is like, one after the other."""
+    table = _table(name)
+    return 1 + _depth(table["like"]) if "like" in table else 0
 
 
 def load(name: str) -> Recipe:

@@ -7,9 +7,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from visiting import visitor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the makers that other tests use too
 
@@ -61,28 +62,13 @@ def axe() -> str:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens an address at a width; a message of the console or a request to elsewhere fails the test."""
-    complaints: list[str] = []
-    contexts: list[Any] = []
-
-    def visit(address: str, width: int = 1280, height: int = 900) -> Page:
-        contexts.append(
-            browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
-        )
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("request", lambda request: complaints.extend(_foreign(request.url, address)))
-        page.goto(address)
-        page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    """Pages of one test."""
+    with visitor(browser) as visit:
+        yield visit
 
 
-def _foreign(url: str, address: str) -> list[str]:
-    own = address.rsplit("/", 1)[0]
-    return [] if url.startswith((own, "data:", "blob:")) else [f"request: {url[:200]}"]
+@pytest.fixture(scope="module")
+def opened_once(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Pages that the tests of a module share."""
+    with visitor(browser) as visit:
+        yield visit

@@ -74,19 +74,20 @@ function tick(wanted) {
 }
 
 async function showReport(rows) {
-  const main = document.getElementById("main");
-  if (!rows.length) {
-    page.figures = {};
-    main.replaceChildren();
-    return;
-  }
   const query = new URLSearchParams(rows.map((row) => ["run", row.name]));
-  const report = await ask(`report.json?${query}`);
-  if (report.problem) {
-    page.figures = {};
-    main.replaceChildren(Object.assign(document.createElement("p"), { className: "aside", textContent: report.problem }));
-    return;
-  }
+  const report = rows.length ? await ask(`report.json?${query}`) : { problem: "Tick a run to see its report." };
+  if (report.problem) showProblem(report.problem);
+  else await showPage(report);
+  document.documentElement.dataset.ready = "yes";
+}
+
+function showProblem(text) {
+  page.figures = {};
+  document.getElementById("main").replaceChildren(Object.assign(document.createElement("p"), { className: "aside", textContent: text }));
+}
+
+async function showPage(report) {
+  const main = document.getElementById("main");
   const focus = placeOf(main, document.activeElement);
   const plots = new Map([...main.querySelectorAll("[data-figure]")].map((f) => [f.dataset.figure, f.querySelector(".plot")]));
   document.getElementById("facts").textContent = report.facts.join(" · ");
@@ -98,7 +99,6 @@ async function showReport(rows) {
   }
   await show(report);
   refocus(main, focus);
-  document.documentElement.dataset.ready = "yes";
 }
 
 // Where an element is: its place among its siblings, from the main element down.

@@ -1,0 +1,604 @@
+"""Recipes at work: reducing, judging, keeping, running what is missing, drawing, and the page of the outcome."""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedskew.cli import main
+from fedskew.errors import ConfigError, DataError
+from fedskew.reproduce import code, compare, cost, details, document, load, results
+from fedskew.reproduce.cells import cells, folder
+from fedskew.reproduce.collect import outcome
+from fedskew.reproduce.judge import Judgement, judge
+from fedskew.reproduce.pictures import charts
+from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.reduce import reducer
+from fedskew.reproduce.results import Entry
+from fedskew.reproduce.work import Job, jobs
+
+ROOT = Path(__file__).parents[1]
+Call = Callable[..., tuple[int, str]]
+
+TINY = """
+paper = "Nobody"
+where = "Table 0"
+title = "digits"
+seeds = [0, 1]
+curves = ["global.accuracy"]
+details = ["census", "clients"]
+
+[settings]
+data.name = "digits"
+model.name = "mlp"
+split = { scheme = "labels", clients = 5 }
+train = { rounds = 3, participation = 0.6, epochs = 1, batch = 32, lr = 0.05 }
+evaluate = { every = 1, personal = 3 }
+
+[quick]
+train.rounds = 1
+
+[scores.accuracy]
+label = "global accuracy"
+metric = "global.accuracy"
+reduce = "last"
+
+[scores.start]
+label = "first round"
+metric = "global.accuracy"
+reduce = "first"
+
+[[columns]]
+name = "fedavg"
+settings.method.preset = "fedavg"
+
+[[columns]]
+name = "fedlc"
+label = "FedLC"
+settings.method.preset = "fedlc"
+
+[[rows]]
+name = "two"
+x = 2
+settings.split.per_client = 2
+published.accuracy = { fedavg = "50.0±1.0", fedlc = 60.0 }
+
+[[rows]]
+name = "four"
+x = 4
+settings.split.per_client = 4
+published.accuracy = { fedavg = 70.0, fedlc = "90.0?" }
+
+[[claims]]
+id = "X-1"
+text = "FedLC is better."
+score = "accuracy"
+compare = [{ more = ["fedlc"], less = ["fedavg"] }]
+
+[[pictures]]
+kind = "curves"
+title = "curves"
+options = { metric = "global.accuracy", axis = "accuracy" }
+
+[[pictures]]
+kind = "bars"
+title = "bars"
+options = { score = "accuracy" }
+
+[[pictures]]
+kind = "lines"
+title = "lines"
+options = { score = "accuracy" }
+
+[[pictures]]
+kind = "bubbles"
+title = "bubbles"
+
+[[pictures]]
+kind = "classes"
+title = "classes"
+options = { model = "trained" }
+"""
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Runs a command in an empty folder with a cache of its own, in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    Path("tiny.toml").write_text(TINY, encoding="utf-8")
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["fedskew", *words])
+        try:
+            main()
+            exit_code = 0
+        except SystemExit as stop:
+            exit_code = int(stop.code or 0)
+        return exit_code, "".join(capfd.readouterr())
+
+    return run
+
+
+def tiny(tmp_path: Path, text: str = TINY) -> Recipe:
+    path = tmp_path / "tiny.toml"
+    path.write_text(text, encoding="utf-8")
+    return load.load(str(path))
+
+
+# Numbers of a run
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "wanted"),
+    [
+        ("last", [0.1, 0.2, 0.4], 0.4),
+        ("first", [0.1, 0.2, 0.4], 0.1),
+        ("mean10", [9.0, *[1.0] * 9, 2.0], 1.1),
+        ("mean20", [float(i) for i in range(40)], 29.5),
+        ("mean10", [math.nan, 1.0, 3.0], 2.0),
+        ("sixth", [*[0.5] * 2, *[0.9] * 10], 0.5),
+        ("roughness", [0.0, 9.0, 1.0, 2.0, 1.0, 4.0], 2.0),  # of 2, 1, 4: steps 1 and 3
+        ("late_change", [*[5.0] * 6, 3.0, 3.0, 4.0, 6.0], 2.0),
+        ("rounds_to_50", [0.1, 0.49, 0.5, 0.4], 3.0),
+        ("rounds_to_50", [0.1, 0.2], 3.0),
+    ],
+)
+def test_reducers(name: str, values: list[float], wanted: float) -> None:
+    assert reducer(name)(values) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", ["last", "first", "mean10", "sixth", "roughness", "late_change"])
+def test_a_run_without_values_has_no_number(name: str) -> None:
+    assert math.isnan(reducer(name)([]))
+
+
+def test_unknown_reducer() -> None:
+    with pytest.raises(ConfigError, match="mean10"):
+        reducer("mean_10")
+
+
+# Claims
+
+
+def entries(
+    values: dict[str, list[float]], scale: str = "full", key: str = "global.accuracy.last"
+) -> list[Entry]:
+    return [
+        Entry(cell, scale, seed, "done", 3, "", "", 1.0, {key: value})  # type: ignore[arg-type]
+        for cell, row in values.items()
+        for seed, value in enumerate(row)
+    ]
+
+
+def judged(tmp_path: Path, compare: str, found: list[Entry]) -> Judgement:
+    text = TINY.replace('compare = [{ more = ["fedlc"], less = ["fedavg"] }]', f"compare = [{compare}]")
+    return judge(tiny(tmp_path, text), found)[0]
+
+
+PAIR = 'rows = ["two"], more = ["fedlc"], less = ["fedavg"]'
+
+
+@pytest.mark.parametrize(
+    ("lc", "avg", "verdict"),
+    [
+        # The published gain is 10 points.
+        ([0.60, 0.61, 0.62], [0.50, 0.51, 0.52], "confirmed"),
+        ([0.552, 0.55, 0.551], [0.50, 0.50, 0.50], "confirmed"),  # half of it is enough
+        ([0.54, 0.54, 0.541], [0.50, 0.50, 0.50], "refuted"),  # surely less than half
+        ([0.49, 0.48, 0.30], [0.50, 0.50, 0.50], "refuted"),  # the opposite sign in every seed
+        ([0.70, 0.49, 0.60], [0.50, 0.50, 0.50], "undecided"),
+        ([0.70, math.nan, 0.60], [0.50, 0.50, 0.50], "undecided"),
+    ],
+)
+def test_a_gain(tmp_path: Path, lc: list[float], avg: list[float], verdict: str) -> None:
+    found = judged(tmp_path, f"{{ {PAIR} }}", entries({"two.fedlc": lc, "two.fedavg": avg}))
+    assert found.contrasts[0].claimed == pytest.approx(10.0)
+    assert found.verdict == verdict
+
+
+def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
+    found = entries({"two.fedlc": [0.6, 0.7], "two.fedavg": [0.5, 0.4, 0.3]})
+    contrast = judged(tmp_path, f"{{ {PAIR} }}", found).contrasts[0]
+    assert contrast.seeds == (0, 1)
+    assert contrast.differences == pytest.approx((10.0, 30.0))
+
+
+@pytest.mark.parametrize(("lower", "verdict"), [(0.1, "confirmed"), (0.3, "refuted")])
+def test_not_worse_than(tmp_path: Path, lower: float, verdict: str) -> None:
+    found = entries({"two.fedlc": [0.5 - lower / 100] * 3, "two.fedavg": [0.5] * 3})
+    assert judged(tmp_path, f"{{ {PAIR}, slack = 0.2 }}", found).verdict == verdict
+
+
+def test_a_difference_held_against_another_row(tmp_path: Path) -> None:
+    """(60 - 50) - (71 - 70) = 9 points; published (60 - 50) - nothing, since 90 is doubtful: the sign only."""
+    found = entries({"two.fedlc": [0.6], "two.fedavg": [0.5], "four.fedlc": [0.71], "four.fedavg": [0.7]})
+    contrast = judged(tmp_path, f'{{ {PAIR}, against = "four" }}', found).contrasts[0]
+    assert contrast.claimed is None
+    assert contrast.differences == pytest.approx((9.0,))
+
+
+def test_a_row_against_another(tmp_path: Path) -> None:
+    one = '{ rows = ["four"], more = ["fedavg"], against = "two" }'
+    contrast = judged(tmp_path, one, entries({"four.fedavg": [0.7], "two.fedavg": [0.4]})).contrasts[0]
+    assert contrast.claimed == pytest.approx(20.0)
+    assert contrast.differences == pytest.approx((30.0,))
+
+
+@pytest.mark.parametrize(("word", "verdict"), [("above = 40.0", "confirmed"), ("below = 40.0", "refuted")])
+def test_a_number(tmp_path: Path, word: str, verdict: str) -> None:
+    one = f'{{ rows = ["two"], more = ["fedlc"], {word}, gain = 1.0 }}'
+    assert judged(tmp_path, one, entries({"two.fedlc": [0.5, 0.6, 0.7]})).verdict == verdict
+
+
+def test_another_score_on_the_other_side(tmp_path: Path) -> None:
+    one = '{ rows = ["two"], more = ["fedlc"], less = ["fedlc"], less_score = "start" }'
+    both = {"global.accuracy.last": 0.6, "global.accuracy.first": 0.2}
+    found = [Entry("two.fedlc", "full", 0, "done", 3, "", "", 1.0, both)]
+    assert judged(tmp_path, one, found).contrasts[0].differences == pytest.approx((40.0,))
+
+
+def test_full_runs_count_before_quick_ones(tmp_path: Path) -> None:
+    quick = entries({"two.fedlc": [0.9, 0.9, 0.9], "two.fedavg": [0.1, 0.1, 0.1]}, "quick")
+    assert judged(tmp_path, f"{{ {PAIR} }}", quick).marks == ["quick"]
+    both = [*quick, *entries({"two.fedlc": [0.6], "two.fedavg": [0.5]})]
+    found = judged(tmp_path, f"{{ {PAIR} }}", both)
+    assert found.contrasts[0].differences == pytest.approx((10.0,))
+    assert found.marks == ["only 1 seed"]
+
+
+def test_a_claim_of_many_comparisons(tmp_path: Path) -> None:
+    one = '{ more = ["fedlc"], less = ["fedavg"], gain = 10.0 }'
+    assert judged(tmp_path, one, []).verdict == "not tested"
+    good = {"two.fedlc": [0.6] * 3, "two.fedavg": [0.5] * 3}
+    found = judged(tmp_path, one, entries(good))
+    assert (found.verdict, found.marks) == ("confirmed", ["1 of 2 comparisons tested"])
+    bad = {**good, "four.fedlc": [0.4] * 3, "four.fedavg": [0.5] * 3}
+    found = judged(tmp_path, one, entries(bad))
+    assert (found.verdict, found.marks) == ("refuted", ["1 confirmed", "1 refuted"])
+
+
+# Tables
+
+
+def test_lines_of_a_table(tmp_path: Path) -> None:
+    found = entries({"two.fedavg": [0.4, 0.5, 0.6], "four.fedlc": [0.5]})
+    lines = compare.lines(tiny(tmp_path), found, "accuracy")
+    said = [(x.row.name, x.column.name, x.printed, x.found, x.difference, x.seeds) for x in lines]
+    assert said == [
+        ("two", "fedavg", "50 ± 1", "50.0 ± 10.0", "+0.0", "3"),
+        ("two", "fedlc", "60", "-", "-", "-"),
+        ("four", "fedavg", "70", "-", "-", "-"),
+        ("four", "fedlc", "90?", "50.0", "-", "1*"),
+    ]
+
+
+def test_a_diverged_run_is_no_number(tmp_path: Path) -> None:
+    lost = Entry("two.fedavg", "full", 1, "diverged", 2, "", "", 1.0, {})
+    line = compare.lines(tiny(tmp_path), [*entries({"two.fedavg": [0.4]}), lost], "accuracy")[0]
+    assert (line.found, line.difference) == ("diverged (1 of 2)", "-")
+
+
+# Files of results
+
+
+def test_results_come_back(tmp_path: Path) -> None:
+    recipe = tiny(tmp_path)
+    values = {"global.accuracy.last": 0.123456, "global.accuracy.first": math.nan}
+    kept = [Entry("two.fedavg", "quick", 3, "done", 1, "abc", "0.1+x", 12.5, values)]
+    results.write(recipe, tmp_path, kept)
+    back = results.read("tiny", tmp_path)[0]
+    assert back[:-1] == kept[0][:-1]
+    assert back.values["global.accuracy.last"] == 0.123456
+    assert math.isnan(back.values["global.accuracy.first"])
+    assert math.isnan(back.values["global.accuracy.mean20"])
+
+
+def test_a_strange_file_of_results_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tiny.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"tiny\.csv"):
+        results.read("tiny", tmp_path)
+
+
+def test_results_of_other_settings_are_dropped() -> None:
+    old = [Entry("two.fedavg", "full", 0, "done", 3, "then", "", 1.0, {})]
+    new = [Entry("two.fedavg", "full", 1, "done", 3, "now", "", 1.0, {})]
+    assert results.joined(old, new, [("two.fedavg", "now")]) == new
+    again = [new[0]._replace(seconds=9.0)]
+    assert results.joined(new, again, [("two.fedavg", "now")]) == again
+
+
+# Code and cost
+
+
+def test_the_version_of_code_ignores_words(tmp_path: Path) -> None:
+    plain, spoken, other = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
+    plain.write_text("def f(x):\n    return x + 1\n", encoding="utf-8")
+    spoken.write_text(
+        '"""Words."""\n\ndef f(x):\n    """More."""\n    return (x + 1)  # why\n', encoding="utf-8"
+    )
+    other.write_text("def f(x):\n    return x + 2\n", encoding="utf-8")
+    assert code._meaning(plain) == code._meaning(spoken) != code._meaning(other)
+
+
+def test_the_version_of_code_knows_the_method(tmp_path: Path) -> None:
+    by_name = {cell.name: cell for cell in cells(tiny(tmp_path))}
+    assert code.version(by_name["two.fedavg"].config) == code.version(by_name["four.fedavg"].config)
+    assert re.fullmatch(r"[\d.]+\+[0-9a-f]{10}", code.version(by_name["two.fedlc"].config))
+
+
+def test_seconds_of_a_run(tmp_path: Path) -> None:
+    """3 rounds x 3 of 5 clients of 1000 examples once, 3 evaluations of the server, and those of clients."""
+    config = cells(tiny(tmp_path))[0].config
+    timing = cost.Timing(example=0.01, test=0.001, train_size=1000, test_size=500, clients=5)
+    training, server = 3 * 0.6 * 1000 * 0.01, 3 * 0.5
+    clients = 3 * (5 * 0.6) * 0.5  # every round is one of the last ten
+    assert cost.seconds(config, timing) == pytest.approx(training + server + clients)
+
+
+# Running
+
+
+def test_what_is_missing_is_run_and_only_that(call: Call) -> None:
+    exit_code, said = call("reproduce", "tiny.toml", "--cells", "two.*", "--seeds", "0", "--workers", "1")
+    assert exit_code == 0, said
+    assert "2 runs are missing" in said
+    assert re.search(r"X-1 \w+ .*1 of 2 comparisons tested, only 1 seed", said)
+    first = results.read("tiny", Path("results"))
+    assert [(e.cell, e.seed, e.status, e.rounds) for e in first] == [
+        ("two.fedavg", 0, "done", 3),
+        ("two.fedlc", 0, "done", 3),
+    ]
+    exit_code, said = call("reproduce", "tiny.toml", "--seeds", "0", "--workers", "1")
+    assert "2 runs are missing" in said
+    second = results.read("tiny", Path("results"))
+    assert second[:2] == first
+    assert len(second) == 4
+    assert call("reproduce", "tiny.toml", "--seeds", "0", "--plan")[1].count("0 runs are missing") == 1
+
+
+def test_a_deadline_stops_between_rounds_and_nothing_is_lost(call: Call) -> None:
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1", "--workers", "1")
+    exit_code, said = call(*only, "--minutes", "0.00001")
+    assert exit_code == 0
+    assert "The time is up" in said
+    place = Path("runs/reproduce/tiny/two.fedlc/1")
+    assert outcome(place).state in ("begun", "new")
+    assert not Path("results/tiny.csv").exists()
+    call(*only)
+    resumed = results.read("tiny", Path("results"))[0].values
+    call(*only, "--out", "elsewhere", "--results", "there")
+    assert results.read("tiny", Path("there"))[0].values == resumed
+
+
+def test_runs_at_once(call: Call) -> None:
+    exit_code, said = call("reproduce", "tiny.toml", "--scale", "quick", "--cells", "two.*", "--workers", "2")
+    assert exit_code == 0, said
+    assert {(e.cell, e.seed, e.scale) for e in results.read("tiny", Path("results"))} == {
+        (cell, seed, "quick") for cell in ("two.fedavg", "two.fedlc") for seed in (0, 1)
+    }
+
+
+def test_other_code_is_noted_and_redone_on_demand(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = (
+        "reproduce",
+        "tiny.toml",
+        "--cells",
+        "two.fedavg",
+        "--seeds",
+        "0",
+        "--workers",
+        "1",
+        "--scale",
+        "quick",
+    )
+    call(*only)
+    monkeypatch.setattr(code, "version", lambda config: "9.9+other")
+    assert "0 runs are missing" in call(*only)[1]
+    assert "1 runs are missing" in call(*only, "--fresh")[1]
+    assert results.read("tiny", Path("results"))[0].code == "9.9+other"
+    assert Path("runs/reproduce/tiny/two.fedavg.quick/0.old0").is_dir()
+
+
+def test_a_diverged_cell_is_a_result(call: Call) -> None:
+    text = TINY.replace("lr = 0.05", "lr = 1e30")
+    Path("tiny.toml").write_text(text, encoding="utf-8")
+    exit_code, said = call(
+        "reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1"
+    )
+    assert exit_code == 0, said
+    assert results.read("tiny", Path("results"))[0].status == "diverged"
+    assert "diverged (1 of 1)" in said
+    assert (
+        "0 runs are missing"
+        in call("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--plan")[1]
+    )
+
+
+def test_data_that_are_not_there_stop_nobody(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDSKEW_OFFLINE", "1")
+    monkeypatch.delenv("FEDSKEW_DATA", raising=False)
+    Path("tiny.toml").write_text(
+        TINY.replace(
+            "settings.split.per_client = 4", 'settings = { data.name = "svhn", split.per_client = 4 }'
+        ),
+        encoding="utf-8",
+    )
+    exit_code, said = call("reproduce", "tiny.toml", "--seeds", "0", "--workers", "1", "--scale", "quick")
+    assert exit_code == 0, said
+    assert "2 runs are missing" in said
+    assert "not here:" in said
+    assert {e.cell for e in results.read("tiny", Path("results"))} == {"two.fedavg", "two.fedlc"}
+
+
+def test_common_runs_are_one_job(tmp_path: Path) -> None:
+    text = TINY.replace("settings.split.per_client = 4", "settings.split.per_client = 2").replace("x = 4", "")
+    recipe = tiny(tmp_path, text)
+    made = jobs(cells(recipe), [0, 1], tmp_path)
+    assert len({job.cell.digest for job in made}) == 2
+    assert [(job.cell.name, job.seed) for job in made][:2] == [("two.fedavg", 0), ("two.fedlc", 0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nobody-table-9",), "unknown recipe"),
+        (("tiny.toml", "--cells", "three.*"), "no cell matches"),
+        (("tiny.toml", "--seeds", "x"), "--seeds"),
+    ],
+)
+def test_wrong_words(call: Call, words: tuple[str, ...], message: str) -> None:
+    exit_code, said = call("reproduce", *words)
+    assert exit_code == 2
+    assert message in said
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'metric = "global.accuracy"\nreduce = "last"',
+            'metric = "global.accuracy"\nreduce = "best"',
+            "reducer",
+        ),
+        ("fedlc = 60.0", "fedlc = 60.0, fedova = 1.0", "unknown column of row two"),
+        ("fedlc = 60.0", 'fedlc = "sixty"', "sixty"),
+        ('less = ["fedavg"]', "less = []", "compared with nothing"),
+        ("[quick]", "[quack]", "quack"),
+        ('name = "four"', 'name = "two"', "occurs twice"),
+    ],
+)
+def test_a_broken_recipe_says_what_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in TINY
+    with pytest.raises(ConfigError, match=message):
+        tiny(tmp_path, TINY.replace(old, new, 1))
+
+
+def test_the_list_of_recipes_needs_no_torch(call: Call) -> None:
+    exit_code, said = call("recipes")
+    assert exit_code == 0
+    assert all(name in said for name in load.names())
+    exit_code, said = call("recipes", "tiny.toml")
+    assert re.search(r"two\.fedavg +two, fedavg +3 +0 \+ 0 quick +2 +\? +\?", said)
+    exit_code, said = call("recipes", "tiny.toml", "--measure")
+    assert re.search(r"two\.fedavg +two, fedavg +3 +0 \+ 0 quick +2 +[\d.e-]+ +[\d.e-]+", said)
+
+
+# Studies and figures
+
+
+def test_figures_from_results(call: Call, tmp_path: Path) -> None:
+    exit_code, said = call("reproduce", "tiny.toml", "--workers", "1", "--figures", "figures", "--pdf")
+    assert exit_code == 0, said
+    recipe = load.load("tiny.toml")
+    found = {chart.title.rpartition(": ")[2]: chart for chart in charts(recipe, Path("results"))}
+    assert set(found) == {"curves", "bars", "lines", "bubbles", "classes"}
+    assert [panel.title for panel in found["curves"].panels] == ["two", "four"]
+    assert found["curves"].panels[0].series[0].x == [1, 2, 3]
+    assert found["lines"].panels[0].series[1].x == [2.0, 4.0]
+    kept = details.read("tiny", Path("results"))["two.fedavg"]
+    assert sum(map(sum, kept["census"]["train"])) == 1438
+    assert len(list(Path("figures").glob("tiny-*.pdf"))) == 5
+    assert Path("figures/tiny.html").stat().st_size > 1_000_000
+
+
+CLASSES = (
+    TINY.replace('split = { scheme = "labels", clients = 5 }', 'split = { scheme = "iid", clients = 1 }')
+    .replace("settings.split.per_client = 2", 'study = { name = "classes", observed = 6 }')
+    .replace("settings.split.per_client = 4", 'study = { name = "classes", observed = 10, targets = 6 }')
+    .replace("participation = 0.6", "participation = 1.0")
+    .replace('metric = "global.accuracy"\nreduce = "first"', 'metric = "distance.left"\nreduce = "first"')
+)
+
+
+def test_a_study_of_missing_classes(call: Call) -> None:
+    Path("tiny.toml").write_text(CLASSES, encoding="utf-8")
+    exit_code, said = call("reproduce", "tiny.toml", "--cells", "*.fedavg", "--seeds", "0")
+    assert exit_code == 0, said
+    two, four = results.read("tiny", Path("results"))
+    assert two.values["distance.left.first"] > 0
+    assert math.isnan(four.values["distance.left.first"])  # nothing is missing
+    records = json.loads(Path("runs/reproduce/tiny/two.fedavg/0/study.json").read_text())["records"]
+    assert len(records) == 3
+    assert records[0]["norm.gap"] == pytest.approx(records[0]["norm.observed"] - records[0]["norm.missing"])
+    assert records[-1]["global.accuracy"] < 0.65 < records[-1]["targets.accuracy"] + 0.3
+    assert (
+        "0 runs are missing"
+        in call("reproduce", "tiny.toml", "--cells", "*.fedavg", "--seeds", "0", "--plan")[1]
+    )
+
+
+AFTER = """
+[[rows]]
+name = "after"
+settings.split.per_client = 4
+settings.train = { rounds = 1, participation = 1.0 }
+study = { name = "one-epoch", recipe = "tiny.toml", cell = "four.fedavg" }
+"""
+
+
+def test_one_epoch_from_a_common_model(call: Call) -> None:
+    text = TINY.replace("[[claims]]", AFTER + "\n[[claims]]", 1).replace("per_client = 4", "per_client = 6")
+    Path("tiny.toml").write_text(text, encoding="utf-8")
+    only = ("reproduce", "tiny.toml", "--seeds", "0", "--workers", "1", "--cells")
+    exit_code, said = call(*only, "after.fedavg")
+    assert exit_code == 2
+    assert "Run it first" in said
+    assert call(*only, "four.fedavg")[0] == 0
+    exit_code, said = call(*only, "after.*")
+    assert exit_code == 0, said
+    told = {
+        name: json.loads(Path(f"runs/reproduce/tiny/after.{name}/0/study.json").read_text())
+        for name in ("fedavg", "fedlc")
+    }
+    start = {name: one["records"][0]["start.accuracy"] for name, one in told.items()}
+    assert start["fedavg"] == start["fedlc"]
+    assert told["fedavg"]["records"][0]["local.missing"] < told["fedlc"]["records"][0]["local.missing"]
+    assert told["fedavg"]["details"]["start"] != told["fedavg"]["details"]["local"]
+    assert len(told["fedavg"]["details"]["map"]) == len(told["fedavg"]["details"]["kinds"])
+
+
+def test_jobs_know_their_folder(tmp_path: Path) -> None:
+    cell = cells(load.load("fedova-table-3"))[0]
+    job = Job(cell, 7, folder(cell, 7, tmp_path))
+    assert job.place == tmp_path / "reproduce" / "fedova-table-1" / "fashion-2.fedavg" / "7"
+
+
+# The page
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    """If this fails: python -m fedskew.reproduce.document."""
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == document.render(
+        ROOT / "results"
+    )
+
+
+def test_results_are_of_the_present_recipes() -> None:
+    names = {path.name.partition(".")[0] for path in (ROOT / "results").glob("*.csv")}
+    assert names <= set(load.names())
+
+
+def test_a_page_with_results(tmp_path: Path) -> None:
+    recipe = load.load("fedova-table-1")
+    some = [cell for cell in cells(recipe) if cell.row == "fashion-2" and cell.column in ("fedavg", "fedova")]
+    high = {"fedavg": 0.84, "fedova": 0.9}
+    made = [
+        Entry(
+            *(cell.name, "full", seed, "done", 200, cell.digest, "0.1.0+x", 3600.0),
+            {"global.accuracy.mean20": high[cell.column], "global.accuracy.sixth": 0.8},
+        )
+        for cell in some
+        for seed in (0, 1, 2)
+    ]
+    results.write(recipe, tmp_path, made)
+    page = document.render(tmp_path)
+    assert "| Fashion-MNIST, non-IID-2 | FedOVA | 89.4 | 90.0 ± 0.0 | +0.6 | 3 | full |" in page
+    assert re.search(r"\| C-1 \| FedOVA, .* \| \*\*confirmed\*\* \(1 of 9 comparisons tested\) \|", page)
+    assert re.search(r"\| C-5 \| .* \| \*\*refuted\*\* \(1 of 9 comparisons tested\) \|", page)
+    assert "6 runs, 6.0 core hours, code 0.1.0+x." in page
