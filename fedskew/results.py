@@ -59,10 +59,13 @@ class Row:
         spread = "" if math.isnan(value.std) else f" ± {100 * value.std:.1f}"
         return f"{100 * value.mean:.1f}{spread}"
 
-
     def plain(self) -> dict[str, object]:
         """The row as JSON takes it; a value that does not exist is null."""
-        return {"method": self.method, "seeds": self.seeds, "values": {n: _plain(v) for n, v in self.values.items()}}
+        return {
+            "method": self.method,
+            "seeds": self.seeds,
+            "values": {n: _plain(v) for n, v in self.values.items()},
+        }
 
 
 def _plain(value: Mean) -> dict[str, float | int | None]:

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import math
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +35,23 @@ def test_own_pieces_learn(name: str, rounds: int) -> None:
     (row,) = results.summary()
     assert row.values["global.accuracy"].mean > 0.3
     assert not math.isnan(row.values["personal.accuracy"].mean)
+
+
+def test_hospitals_learn_from_real_heartbeats() -> None:
+    if not Path(os.environ.get("FEDSKEW_DATA", ""), "mitdb").is_dir() or "FEDSKEW_DATA" not in os.environ:
+        pytest.skip("needs MIT-BIH: set FEDSKEW_DATA to a folder that holds mitdb/")
+    results = load("hospitals").main(rounds=2, methods=("fedavg",))
+    (row,) = results.summary()
+    assert row.values["global.accuracy"].mean > 0.5
+
+
+def test_hospitals_without_data_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FEDSKEW_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert load("hospitals").main() is None
+    assert "not here" in capsys.readouterr().out
 
 
 def test_an_own_part_takes_at_most_forty_lines() -> None:

@@ -45,9 +45,7 @@ def test_engines_agree_on_augmented_batches() -> None:
 
 def test_draws_differ_by_round_and_client_and_keep_labels() -> None:
     with experiment("serial", augment=True).session(0) as session:
-        first, again, later, other = (
-            session.feed.client(r, k) for r, k in ((0, 0), (0, 0), (1, 0), (0, 1))
-        )
+        first, again, later, other = (session.feed.client(r, k) for r, k in ((0, 0), (0, 0), (1, 0), (0, 1)))
     plan = first.plans[0]
     assert torch.equal(first.batch(plan, 0).x, again.batch(again.plans[0], 0).x)
     assert not torch.equal(plan.draws[0].offsets, later.plans[0].draws[0].offsets)
@@ -57,6 +55,8 @@ def test_draws_differ_by_round_and_client_and_keep_labels() -> None:
 
 def test_tables_cannot_be_cropped() -> None:
     table = (np.zeros((100, 5)), np.arange(100) % 2)
-    experiment = Experiment(data=table, training=Training(augment=True), split=Labels(clients=4, per_client=1))
+    experiment = Experiment(
+        data=table, training=Training(augment=True), split=Labels(clients=4, per_client=1)
+    )
     with pytest.raises(ConfigError, match=r"train\.augment"):
         experiment.session(0)

@@ -69,11 +69,15 @@ def page(results: Results) -> str:
     """The table as a page."""
     rows = results.summary(tuple(METRICS))
     lines = ["| method | " + " | ".join(METRICS.values()) + " |", "|---|" + "---|" * len(METRICS)]
-    lines += [f"| {row.method} | " + " | ".join(row.text(metric) for metric in METRICS) + " |" for row in rows]
+    lines += [
+        f"| {row.method} | " + " | ".join(row.text(metric) for metric in METRICS) + " |" for row in rows
+    ]
     return HEAD.format(seeds=max(row.seeds for row in rows)) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     write_csv(train(Path(sys.argv[1]), range(count)), ROOT / "results" / "digits.csv")
-    (ROOT / "docs" / "digits.md").write_text(page(read_csv(ROOT / "results" / "digits.csv")), encoding="utf-8")
+    (ROOT / "docs" / "digits.md").write_text(
+        page(read_csv(ROOT / "results" / "digits.csv")), encoding="utf-8"
+    )

@@ -41,7 +41,9 @@ class Feed:
     def __post_init__(self) -> None:
         if self.training.augment and self.x.ndim != 4:
             shape = "x".join(map(str, self.x.shape[1:]))
-            raise ConfigError(f"train.augment crops and mirrors images; an example here is {shape}. Set it to 'none'.")
+            raise ConfigError(
+                f"train.augment crops and mirrors images; an example here is {shape}. Set it to 'none'."
+            )
 
     @cached_property
     def black(self) -> Tensor | None:
@@ -85,7 +87,15 @@ class Feed:
         owned = torch.ones_like(classes, dtype=torch.bool)
         epoch = _ragged(self._epoch(client))
         return Client(
-            self.x, self.federation.data.y, counts, classes, owned, plans, torch.tensor(client), epoch, self.black
+            self.x,
+            self.federation.data.y,
+            counts,
+            classes,
+            owned,
+            plans,
+            torch.tensor(client),
+            epoch,
+            self.black,
         )
 
     def _epoch(self, client: int) -> list[Piece]:

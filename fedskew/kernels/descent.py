@@ -49,7 +49,9 @@ def _native(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
     numbers = (ctypes.c_double(rate) for rate in rates)
     trees = (pointers(values) for values in (weights, slopes, old, moved, kept))
     step(ctypes.c_int64(len(weights)), counts, *trees, *numbers)
-    return dict(zip(params, moved, strict=True)), dict(zip(params, kept, strict=True)) if rates.momentum else memory
+    return dict(zip(params, moved, strict=True)), dict(
+        zip(params, kept, strict=True)
+    ) if rates.momentum else memory
 
 
 def _kernel(dtype: torch.dtype) -> Callable[..., None] | None:

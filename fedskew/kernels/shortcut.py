@@ -75,9 +75,13 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_logits: Tensor | None, d_features: Tensor | None) -> tuple[Tensor | None, ...]:
         if ctx.memory is None or torch.is_grad_enabled():
-            raise RuntimeError("a network on fast kernels can be differentiated once: its buffers are used again.")
+            raise RuntimeError(
+                "a network on fast kernels can be differentiated once: its buffers are used again."
+            )
         x, params = ctx.inputs
-        grads = ctx.passes.runner.backward(ctx.memory, x, params, d_logits, d_features, ctx.needs_input_grad[2:])
+        grads = ctx.passes.runner.backward(
+            ctx.memory, x, params, d_logits, d_features, ctx.needs_input_grad[2:]
+        )
         ctx.passes.give_back(ctx.memory)
         ctx.memory = None
         return None, None, *grads

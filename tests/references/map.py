@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from references.common import Batches, Result, Setting, Tree, average, descend, loaded, state_of
+from references.common import Batches, Result, Setting, Tree, average, descend, is_head, loaded, state_of
 from references.fedphp import inherit, taught
 from references.fedrs import restricted
 
@@ -14,12 +14,14 @@ def run(
     first_lesson: bool = False,
     count_first: bool = False,
     backwards: bool = False,
+    own_head: bool = False,
 ) -> Result:
-    server, heirs = setting.initial, {}
+    """With `own_head` the last layer never leaves the client, which keeps it as the second stage left it."""
+    server, heirs, heads = setting.initial, {}, {}
     for t in range(setting.rounds):
         chosen, uploads = setting.participants(t), []
         for k in chosen:
-            model = loaded(setting.build(setting.classes), server)
+            model = loaded(setting.build(setting.classes), {**server, **heads.get(k, {})})
             half = (setting.steps(k) + 1) // 2
             descend(setting, model, setting.batches(t, k, 0, half), restricted(setting.counts(k), 0.5))
             upload = state_of(model)
@@ -29,8 +31,10 @@ def run(
             descend(setting, model, setting.batches(t, k, half), lesson)
             heirs[k] = inherit(setting, before, state_of(model), count_first)
             uploads.append(state_of(model) if uploads_stage_2 else upload)
+            heads[k] = {n: v for n, v in state_of(model).items() if own_head and is_head(model, n)}
         server = average(uploads, [1.0] * len(chosen))
-    return Result(server, {k: heir.model for k, heir in heirs.items()})
+    shared = {n: v for n, v in server.items() if not (own_head and is_head(setting.network(), n))}
+    return Result(shared, {k: heir.model for k, heir in heirs.items()})
 
 
 def released(setting: Setting, refresh: bool = True) -> Result:

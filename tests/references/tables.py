@@ -171,6 +171,7 @@ VARIANTS: dict[str, tuple[Method, Reference]] = {
     "FedLC + SCAFFOLD": (joined("fedlc", "scaffold"), with_fedlc(scaffold.run)),
     "FedLC + FedNova": (joined("fedlc", "fednova"), with_fedlc(fednova.run)),
     "FedRS + SCAFFOLD": (joined("fedrs", "scaffold"), with_fedrs(scaffold.run)),
+    "MAP + FedPer": (joined("map", "fedper"), partial(map.run, own_head=True)),
     "FedRS + Ditto": (joined("fedrs", "ditto"), with_fedrs(ditto.run)),
 }
 
