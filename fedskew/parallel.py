@@ -103,5 +103,12 @@ def _worker(todo: Any, news: Any) -> None:
 
     torch.set_num_threads(1)
     while (place := todo.get()) is not None:
-        _one(place, news.put)
+        _one(place, lambda said: _tell(news, said))
     news.put(None)
+
+
+def _tell(news: Any, said: News) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is None or not parent.is_alive():
+        os._exit(1)  # nobody is waiting for this run; it can be resumed
+    news.put(said)

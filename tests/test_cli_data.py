@@ -235,3 +235,26 @@ def test_progress_that_is_faster_than_the_eye_is_not_drawn(monkeypatch: pytest.M
             progress.advance("a run")
     assert isinstance(shown.file, io.StringIO)
     assert shown.file.getvalue().count("rounds") <= 3
+
+
+def test_compare_over_several_skews_has_a_table_for_each(here: Path) -> None:
+    words = ("compare", "c.toml", "--methods", "fedavg,fedlc", "--workers", "1")
+    said = works(*words, "--over", "split.per_client=2,4")
+    assert said.index("split.per_client=2:") < said.index("split.per_client=4:")
+    assert said.count("mean of the last ten rounds") == 2
+    names = sorted(str(path.parent.relative_to("runs")) for path in Path("runs").rglob("metrics.jsonl"))
+    assert names == sorted(f"run-{m}-per_client{n}/0" for m in ("fedavg", "fedlc") for n in (2, 4))
+    rows = json.loads(works("resume", "runs", "--json", "--workers", "1"))
+    assert [(row["setting"], row["method"]) for row in rows][:2] == [
+        ("split.per_client=2", "fedavg"),
+        ("split.per_client=2", "fedlc"),
+    ]
+    assert {row["seeds"] for row in rows} == {1}, "runs of different settings are not put into one mean"
+
+
+@pytest.mark.parametrize("over", ["split.per_client", "split.per_client=", "=3"])
+def test_over_without_values_is_refused(over: str, here: Path) -> None:
+    done = fedskew("compare", "c.toml", "--methods", "fedavg", "--over", over)
+    assert done.code == 2
+    assert "--over split.beta=0.1,0.5" in done.err
+    assert not Path("runs").exists()

@@ -67,6 +67,9 @@ def compare(
     seeds: Seeds = None,
     out: Out = RUNS,
     workers: Workers = 0,
+    over: Annotated[
+        str | None, typer.Option("--over", help="Repeat under several skews: --over split.beta=0.1,0.5")
+    ] = None,
     track: Track = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Begin what is missing, continue what is there.")
@@ -81,16 +84,17 @@ def compare(
     from fedskew.config import load
     from fedskew.track import open_all
 
-    loaded = load(config, set or [])
-    each = [_with(loaded, name.strip()) for name in methods.split(",") if name.strip()]
-    if not each:
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
         raise ConfigError("--methods names no method. `fedskew methods` lists them.")
+    varied = {value: load(config, [*(set or []), *filter(None, [value])]) for value in _values(over)}
+    each = [_with(one, name, value) for value, one in varied.items() for name in names]
     if dry_run:
         for one in each:
             _dry(one)
         return
     trackers = open_all(track or [])
-    jobs = [(one, seed) for one in each for seed in _seeds(seeds, loaded.seeds)]
+    jobs = [(one, seed) for one in each for seed in _seeds(seeds, one.seeds)]
     places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
     if failed and not places:
         console.print("none of these runs has failed.")
@@ -127,8 +131,21 @@ def demo(
     finish(places, workers, json, page=out / "report.html")
 
 
-def _with(config: Config, method: str) -> Config:
-    return config.changed({"method.preset": method, "name": f"{config.name}-{method}"})
+def _values(over: str | None) -> list[str]:
+    """The overrides `key=value` that a comparison is repeated under; one empty one where there are none."""
+    if over is None:
+        return [""]
+    key, _, values = over.partition("=")
+    found = [f"{key.strip()}={value.strip()}" for value in values.split(",") if value.strip()]
+    if not found or not key.strip():
+        raise ConfigError(f"--over {over}: write a setting and its values: --over split.beta=0.1,0.5.")
+    return found
+
+
+def _with(config: Config, method: str, value: str = "") -> Config:
+    key, _, text = value.partition("=")
+    suffix = f"-{key.rpartition('.')[2]}{text}" if value else ""
+    return config.changed({"method.preset": method, "name": f"{config.name}-{method}{suffix}"})
 
 
 def _dry(config: Config) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
 from fedskew.cli.screen import Progress, console, grid, table
-from fedskew.errors import FedskewError
+from fedskew.errors import DivergedError, FedskewError
 
 if TYPE_CHECKING:
     from fedskew.parallel import News
-    from fedskew.results import Result, Results, Row
+    from fedskew.report.gather import Seen
+    from fedskew.results import Results, Row
     from fedskew.track import Trackers
 
 
@@ -29,7 +29,6 @@ def finish(
 ) -> None:
     """Trains the runs to their ends and prints what came out; raises the first error at the end."""
     from fedskew import parallel, runs
-    from fedskew.results import Results
     from fedskew.track import Trackers
 
     total = sum(runs.rounds_left(place) for place in places)
@@ -43,7 +42,7 @@ def finish(
             console.print(f"  fedskew resume {_common(places)}", markup=False)
             raise typer.Exit(130) from None
     failed = _failed(places, seen.failed)
-    show(Results(tuple(runs.read(place) for place in places if place not in failed)), as_json)
+    _results([place for place in places if _counts(failed.get(place))], as_json)
     if page is not None:
         from fedskew.report.page import write
 
@@ -60,7 +59,7 @@ class _Seen:
     trackers: Trackers
     show_so_far: bool
     failed: dict[Path, FedskewError] = field(default_factory=dict)
-    complete: list[Result] = field(default_factory=list)
+    complete: list[Seen] = field(default_factory=list)
 
     def tell(self, news: News) -> None:
         """Takes one piece of news."""
@@ -73,11 +72,15 @@ class _Seen:
         self.progress.advance(f"{news.place.parent.name} seed {news.place.name}")
 
     def _add(self, place: Path) -> None:
-        from fedskew import runs
-        from fedskew.results import Results
+        """Shows the table of the setting that has one more complete run."""
+        from fedskew.report import gather
+        from fedskew.report.study import study
 
-        self.complete.append(runs.read(place))
-        self.progress.so_far = comparison(Results(tuple(self.complete)), "complete so far, per cent")
+        self.complete.append(gather.read(place))
+        for setting in study(self.complete).settings:
+            if any(run.place == place for arm in setting.arms for run in arm.runs):
+                columns, cells = _cells(setting.results)
+                self.progress.so_far = grid(columns, cells, f"complete so far, per cent {setting.label}")
 
 
 def _failed(places: Sequence[Path], told: dict[Path, FedskewError]) -> dict[Path, FedskewError]:
@@ -108,22 +111,28 @@ def _common(places: Sequence[Path]) -> str:
     return " ".join(sorted(str(parent) for parent in parents))
 
 
-def show(results: Results, as_json: bool) -> None:
-    """Prints the table of a comparison: mean ± std over seeds of the last ten rounds, best in bold."""
-    rows = results.summary()
+def _counts(error: FedskewError | None) -> bool:
+    """Whether a run has a place in the table; one that diverged has an empty one, so that no mean hides it."""
+    return error is None or isinstance(error, DivergedError)
+
+
+def _results(places: Sequence[Path], as_json: bool) -> None:
+    """Prints a table for every setting: mean ± std over seeds of the last ten rounds, best in bold."""
+    from fedskew.report import gather
+    from fedskew.report.study import study
+
+    seen = [gather.read(place) for place in places]
+    settings = study(seen).settings if any(run.records or run.diverged for run in seen) else ()
     if as_json:
-        console.print(json.dumps([_plain(row) for row in rows], indent=1), markup=False, soft_wrap=True)
+        rows = [_plain(row, one.label) for one in settings for row in one.results.summary()]
+        console.print(json.dumps(rows, indent=1), markup=False, soft_wrap=True)
         return
-    seeds = max((row.seeds for row in rows), default=0)
-    title = f"per cent, mean of the last ten rounds ± std over {seeds} seeds"
-    columns, cells = _cells(results)
-    table(columns, cells, title)
-
-
-def comparison(results: Results, title: str) -> Table:
-    """The same table, to be shown while runs go on."""
-    columns, cells = _cells(results)
-    return grid(columns, cells, title)
+    for setting in settings:
+        seeds = max(row.seeds for row in setting.results.summary())
+        spread = f" ± std over {seeds} seeds" if seeds > 1 else ", one seed"
+        title = f"per cent, mean of the last ten rounds{spread}"
+        columns, cells = _cells(setting.results)
+        table(columns, cells, f"{setting.label}: {title}" if setting.label else title)
 
 
 def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
@@ -141,6 +150,6 @@ def _cell(row: Row, metric: str, best: str | None) -> str:
     return f"[bold]{text}[/bold]" if best == row.method else text
 
 
-def _plain(row: Row) -> dict[str, object]:
+def _plain(row: Row, setting: str) -> dict[str, object]:
     values = {name: value._asdict() for name, value in row.values.items()}
-    return {"method": row.method, "seeds": row.seeds, "values": values}
+    return {"setting": setting, "method": row.method, "seeds": row.seeds, "values": values}

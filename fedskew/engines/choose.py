@@ -1,34 +1,142 @@
-"""Which engine runs the clients."""
+"""Which engine runs the clients: as told, or whichever is fastest on a piece of this very run."""
 
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fedskew.algorithm import Algorithm
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
+from fedskew.engines.pool import Pool, available
+from fedskew.engines.quarters import quarters
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
+from fedskew.errors import ConfigError
 from fedskew.gate import Gate, Limits
+from fedskew.kernels import Backend, prepare, ready
+
+if TYPE_CHECKING:
+    from fedskew.engines.ray import Ray
+
+_STEPS = 4  # of each phase, in a trial
+_HANDLING = 0.002  # seconds the pool adds to a client for files and messages
+_LONG = 0.01  # seconds of a client from which on processes are worth starting
+_SMALL = 0.001  # seconds of a step that is all overhead: kernels are not worth compiling, vmap may help
+
+
+Name = Literal["auto", "serial", "vectorised", "pool", "ray"]
 
 
 @dataclass(frozen=True)
 class Choice:
     """An engine and its settings; `auto` measures and picks."""
 
-    name: Literal["auto", "serial", "vectorised", "pool", "ray"] = "auto"
+    name: Name = "auto"
     workers: int = 0
     block: int = 10
     backend: Literal["auto", "autograd", "torch", "native"] = "auto"
 
 
 def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
-    """The choice with `auto` replaced by what suits this run."""
-    return replace(choice, name="serial") if choice.name == "auto" else choice
+    """The choice with every `auto` replaced by what is fastest here."""
+    if choice.name == "vectorised":
+        return replace(choice, backend="autograd")
+    if "auto" not in (choice.name, choice.backend):
+        return choice
+    times = _backends(choice, feed)
+    backend = min(times, key=lambda name: times[name])
+    if choice.name != "auto":
+        return replace(choice, backend=backend)
+    client = _typical(feed)
+    engines: dict[Name, float] = {"serial": times[backend] * feed.steps(client)}
+    workers = choice.workers or available()
+    if workers > 1 and engines["serial"] > _LONG and not _inside_worker():
+        engines["pool"] = (engines["serial"] + _HANDLING) / workers
+    if times["autograd"] < _SMALL and not algorithm.model.buffers:
+        engines["vectorised"] = _vectorised(choice, feed) * feed.steps(client)
+    return replace(choice, name=min(engines, key=lambda name: engines[name]), backend=backend)
 
 
 def engine(choice: Choice, algorithm: Algorithm, feed: Feed, limits: Limits | None = None) -> Engine:
     """The engine of this choice, with a gate where there are limits."""
     gate = None if limits is None else Gate.of(algorithm, feed.x.shape[1:], limits)
+    backend: Backend = "autograd" if choice.backend == "auto" else choice.backend
+    sides = algorithm, feed.federation, feed.training
     if choice.name == "vectorised":
-        return Vectorised(algorithm, feed.federation, feed.training, choice.block, gate)
-    return Serial(algorithm, feed.federation, feed.training, gate)
+        return Vectorised(*sides, choice.block, gate)
+    if choice.name == "ray":
+        return _ray()(*sides, choice.workers, choice.block, backend, gate)
+    # A process of a pool of runs may not have children; in turn the clients give the same bits.
+    if choice.name == "pool" and not _inside_worker():
+        return Pool(*sides, choice.workers, backend, gate=gate)
+    return Serial(*sides, gate, backend)
+
+
+def _ray() -> type[Ray]:
+    try:
+        from fedskew.engines.ray import Ray
+    except ImportError:
+        raise ConfigError("engine.name = 'ray' needs Ray: pip install 'fedskew[ray]'.") from None
+    return Ray
+
+
+def _inside_worker() -> bool:
+    return multiprocessing.current_process().daemon
+
+
+def _backends(choice: Choice, feed: Feed) -> dict[Backend, float]:
+    """Seconds of a step, by backend."""
+    if choice.backend != "auto":
+        return {"autograd": 0.0, choice.backend: _step(feed, choice.backend)}
+    times: dict[Backend, float] = {"autograd": _step(feed, "autograd")}
+    if times["autograd"] > _SMALL or ready():
+        found: Backend = "native" if prepare("native") else "torch"
+        times[found] = _step(feed, found)
+    return times
+
+
+def _typical(feed: Feed) -> int:
+    trainers = sorted(feed.federation.trainers, key=feed.steps)
+    return trainers[len(trainers) // 2]
+
+
+def _step(feed: Feed, backend: Backend) -> float:
+    """Seconds of a step of a typical client."""
+    algorithm, client = feed.algorithm, _typical(feed)
+    message, kept, data = (
+        algorithm.message(algorithm.init(), 0),
+        algorithm.fresh(client),
+        feed.client(0, client),
+    )
+    width = max(update.step.batches for phase in algorithm.phases(0) for update in phase.updates)
+    plans = tuple(plan._replace(steps=plan.steps[: _STEPS * width]) for plan in data.plans)
+    steps = sum(len(plan.steps) for plan in plans)
+    with quarters(backend):
+        return _seconds(lambda: algorithm.local(message, kept, data._replace(plans=plans))) / max(steps, 1)
+
+
+def _vectorised(choice: Choice, feed: Feed) -> float:
+    """Seconds of a step of one client within a block, on one epoch of some clients of typical size."""
+    near = sorted(feed.federation.trainers, key=lambda k: abs(feed.steps(k) - feed.steps(_typical(feed))))
+    ids = sorted(near[: choice.block])
+    algorithm, training = feed.algorithm, replace(feed.training, epochs=1, min_steps=0)
+    tried = Vectorised(algorithm, feed.federation, training, choice.block)
+    message = algorithm.message(algorithm.init(), 0)
+    steps = sum(tried.feed.steps(client) for client in ids)
+    with quarters("autograd"):
+        return _seconds(lambda: tried.exchange(message, ids, 0)) / steps
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """The shorter of two times, after one run that warms up."""
+    run()
+    taken = []
+    for _ in range(2):
+        start = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - start)
+    return min(taken)

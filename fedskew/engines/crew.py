@@ -80,7 +80,7 @@ class Crew:
         ours, theirs = multiprocessing.Pipe()
         process = self._context.Process(target=self._target, args=(theirs,), daemon=True)  # type: ignore[attr-defined]
         with warnings.catch_warnings():
-            # Python warns when a process with threads forks; a worker uses one thread of torch and no lock of ours.
+            # Python warns when a process with threads forks; a worker needs none of the parent's locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
@@ -125,8 +125,8 @@ class Crew:
         late = process.is_alive()
         why = f"took more than {task.seconds:.0f} s" if late else f"ended with code {process.exitcode}"
         raise WorkerError(
-            f"{task.what}: the worker process {why}, {tries} times in a row. If memory ran out (code -9), use fewer "
-            "engine.workers or a smaller model; engine.name = 'serial' shows errors in this process."
+            f"{task.what}: the worker process {why}, {tries} times in a row. If memory ran out (code -9), use "
+            "fewer engine.workers or a smaller model; engine.name = 'serial' shows errors in this process."
         )
 
     def _replace(self, place: int) -> None:

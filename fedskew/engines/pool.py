@@ -22,7 +22,7 @@ from fedskew.engines.worker import Order, Site, serve, shares
 from fedskew.errors import ConfigError
 from fedskew.examine import Exam, Marks
 from fedskew.gate import Gate
-from fedskew.kernels import Backend
+from fedskew.kernels import Backend, prepare
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
@@ -34,8 +34,9 @@ Paths = tuple[str | None, ...]  # a client's files
 class Pool:
     """The largest clients first, each to whichever worker is free; what a client remembers is in a file.
 
-    Workers are forked: they share data and algorithm with the parent and start in milliseconds. Where processes
-    cannot be forked, `start` says how they begin and `recipe`, which can be pickled, builds the algorithm.
+    Workers are forked: they share data and algorithm with the parent and start in milliseconds. Where
+    processes cannot be forked, `start` says how they begin and `recipe`, which can be pickled, builds the
+    algorithm.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Pool:
         site = Site(_source(way, self.feed, recipe), backend, parent, self.kept.folders)
         # torch's context sends tensors through shared memory where a process is not forked.
         context = torch.multiprocessing.get_context(way)
+        prepare(backend)  # once, before there are workers
         self._crew = Crew(context, partial(serve, site), workers or available())
         self._end = weakref.finalize(self, _end, self._crew, self.kept)
 
@@ -83,6 +85,10 @@ class Pool:
         for job, state in self._run({"kind": "examine", "exam": exam._asdict()}, server, files):
             marks |= zip(job, wire.unpack_marks(state), strict=True)
         return [marks[client] for client in ids]
+
+    def pids(self) -> list[int]:
+        """The processes of the workers."""
+        return [worker.process.pid for worker in self._crew.workers if worker.process.pid is not None]
 
     def close(self) -> None:
         """Ends the workers and removes their files."""
@@ -138,7 +144,7 @@ def _source(way: str, feed: Feed, recipe: Recipe | None) -> Callable[[], Feed]:
             "use engine.name = 'serial', or start = 'fork' where the system has it."
         )
     federation = feed.federation
-    shared = federation.data._replace(x=feed.x.share_memory_())
+    shared = federation.data._replace(x=feed.x.share_memory_())  # type: ignore[no-untyped-call]
     return _Remake(recipe, Federation(shared, federation.partition), feed.training)
 
 

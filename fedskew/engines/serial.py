@@ -1,4 +1,4 @@
-"""The reference engine: one client after the other, plain autograd."""
+"""One client after the other, in this process; with plain autograd it is the reference."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,10 @@ from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
+from fedskew.engines.quarters import keep_memory, quarters
 from fedskew.examine import Exam, Marks, examine
 from fedskew.gate import Gate
+from fedskew.kernels import Backend
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
@@ -16,9 +18,15 @@ class Serial:
     """Clients in turn, in this process."""
 
     def __init__(
-        self, algorithm: Algorithm, federation: Federation, training: Training, gate: Gate | None = None
+        self,
+        algorithm: Algorithm,
+        federation: Federation,
+        training: Training,
+        gate: Gate | None = None,
+        backend: Backend = "autograd",
     ) -> None:
-        self.algorithm, self.gate = algorithm, gate
+        self.algorithm, self.gate, self.backend = algorithm, gate, backend
+        keep_memory()
         self.feed = Feed.of(algorithm, federation, training)
         self.kept: dict[int, State] = {}
 
@@ -26,10 +34,11 @@ class Serial:
         """Trains the clients one by one."""
         answers: dict[int, Reply] = {}
         states: dict[int, State] = {}
-        for client in ids:
-            kept = self.kept.get(client) or self.algorithm.fresh(client)
-            data = self.feed.client(round, client)
-            answers[client], states[client] = self.algorithm.local(message, kept, data)
+        with quarters(self.backend):
+            for client in ids:
+                kept = self.kept.get(client) or self.algorithm.fresh(client)
+                data = self.feed.client(round, client)
+                answers[client], states[client] = self.algorithm.local(message, kept, data)
         asked = Cohort(tuple(ids), self.algorithm.population, round)
         replies, cohort = gather(answers, message, asked, self.gate)
         self.kept |= {client: states[client] for client in cohort.ids}
@@ -37,7 +46,8 @@ class Serial:
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients one by one."""
-        return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
+        with quarters(self.backend):
+            return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
 
     def close(self) -> None:
         """Nothing is held."""

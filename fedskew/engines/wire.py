@@ -1,4 +1,4 @@
-"""What moves between processes, as states: messages, replies and marks go through the one codec of the store."""
+"""What moves between processes, as states: messages, replies and marks, through the store's codec."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -12,13 +12,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from fedskew.engines import wire
 from fedskew.engines.feed import Feed
+from fedskew.engines.quarters import keep_memory, quarters
 from fedskew.errors import FedskewError
 from fedskew.examine import Exam, examine
-from fedskew.kernels import Backend, using
+from fedskew.kernels import Backend
 
 Order = dict[str, Any]  # JSON: "kind", the files to read and to write, and what to do with them
 
@@ -35,10 +34,10 @@ class Site(NamedTuple):
 def serve(site: Site, line: Connection) -> None:
     """Works until the line is closed or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends the workers
-    torch.set_num_threads(1)
+    keep_memory()
     threading.Thread(target=_follow, args=(site,), daemon=True).start()
     feed = site.feed()
-    with using(site.backend):
+    with quarters(site.backend):
         while True:
             try:
                 order = json.loads(line.recv_bytes())

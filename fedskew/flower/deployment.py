@@ -6,6 +6,7 @@ Every process is started here, watched, started again if it dies, and ended by i
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -43,6 +45,7 @@ class Deployment:
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder, self.nodes = folder.resolve(), nodes
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._groups: dict[str, set[int]] = {}  # process groups that came from each
         self.port, *self._ports = free_ports(1 + nodes)
         self.files = certificates(self.folder / "certificates", ("localhost", HOST))
         self.environment = {**os.environ, **QUIET, "FLWR_HOME": str(self.folder / "home"), "PATH": _path()}
@@ -76,6 +79,7 @@ class Deployment:
             if time.monotonic() > deadline or self.processes["superlink"].poll() is not None:
                 raise DeploymentError(f"the SuperLink did not start; see {self.log('superlink')}.")
             time.sleep(0.2)
+        self._groups["superlink"] |= _children(self.processes["superlink"].pid)
 
     def start_node(self, number: int) -> None:
         """Starts a SuperNode."""
@@ -95,9 +99,11 @@ class Deployment:
         return self.folder / "logs" / f"{name}.log"
 
     def spawn(self, name: str, command: Sequence[str]) -> None:
-        """Starts a process of its own group, whose output goes to its log."""
+        """Starts a process of its own group, whose output goes to its log; what is left of the last one ends."""
+        self._end(name)
         with self.log(name).open("ab") as out:
             self.processes[name] = self._popen(command, out)
+        self._groups[name] = {self.processes[name].pid}
 
     def call(self, command: Sequence[str]) -> str:
         """Runs a command of Flower to its end; its output."""
@@ -135,23 +141,28 @@ class Deployment:
 
     def close(self) -> None:
         """Ends every process that was started here: politely, then not."""
-        for process in reversed(self.processes.values()):
+        for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()
         deadline = time.monotonic() + ENDING
         for process in self.processes.values():
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self.processes.clear()
+        for name in list(self.processes):
+            self._end(name)
+            self.processes.pop(name).wait()
 
     def __enter__(self) -> Deployment:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _end(self, name: str) -> None:
+        """Ends the apps that a SuperLink or SuperNode has left: they would go on calling it, and hold the run."""
+        for group in self._groups.pop(name, ()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
 
     def _popen(self, command: Sequence[str], out: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -178,6 +189,17 @@ class Deployment:
                 return True
         except OSError:
             return False
+
+
+def _children(pid: int) -> set[int]:
+    """The process groups of a process's children; the executor of a SuperLink leads one of its own."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, parent, group, *_ = path.read_text().rpartition(")")[2].split()
+            if int(parent) == pid:
+                found.add(int(group))
+    return found
 
 
 def free_ports(count: int) -> list[int]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from fedskew.kernels.backend import Backend
+
 _SOURCE = Path(__file__).with_name("native.cpp")
 _COMMON = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC", "-shared")
 # What torch says the processor can do -> how the kernels are compiled; anything else runs everywhere.
@@ -27,15 +29,31 @@ class UnavailableError(Exception):
 @cache
 def library(capability: str | None = None) -> ctypes.CDLL:
     """The kernels for this processor, or for the capability named."""
-    flags = (*_COMMON, *_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ()))
-    compiler = _compiler()
-    path = _folder() / f"native-{_key(compiler, flags)}.so"
+    compiler, flags, path = _recipe(capability)
     if not path.exists():
         _compile(compiler, flags, path)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise UnavailableError(f"the compiled kernels cannot be loaded: {error}") from error
+
+
+def ready() -> bool:
+    """Whether the native kernels have been compiled already."""
+    try:
+        return _recipe(None)[2].exists()
+    except UnavailableError:
+        return False
+
+
+def prepare(backend: Backend) -> bool:
+    """Compiles and loads what the backend needs; False where it would run on torch's operations instead."""
+    if backend == "native":
+        try:
+            library()
+        except UnavailableError:
+            return False
+    return True
 
 
 def status() -> str:
@@ -45,6 +63,13 @@ def status() -> str:
     except UnavailableError as reason:
         return f"not available ({reason}); networks run on torch's own operations"
     return f"compiled for {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _recipe(capability: str | None) -> tuple[str, tuple[str, ...], Path]:
+    """Compiler, flags, and where what they make belongs."""
+    flags = (*_COMMON, *_FLAGS.get(capability or torch.backends.cpu.get_cpu_capability(), ()))
+    compiler = _compiler()
+    return compiler, flags, _folder() / f"native-{_key(compiler, flags)}.so"
 
 
 def _compiler() -> str:

@@ -53,7 +53,7 @@ class Chain(NamedTuple):
         return found
 
     def grids(self, shape: tuple[int, ...]) -> list[Pair] | None:
-        """Height and width of what enters each link (1 x 1: a vector); None where such examples do not fit."""
+        """Height and width of what enters each link (1 x 1: a vector); None where examples do not fit."""
         images = self.links[0].kernel is not None
         if images and len(shape) != 3:
             return None
@@ -138,5 +138,5 @@ def _simple_pool(layer: nn.MaxPool2d, link: Link) -> bool:
     )
 
 
-def _pair(value: int | tuple[int, ...]) -> Pair:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
+def _pair(value: int | str | tuple[int, ...]) -> Pair:
+    return (int(value[0]), int(value[1])) if isinstance(value, tuple) else (int(value), int(value))

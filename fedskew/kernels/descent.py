@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from fedskew.kernels.backend import current
 from fedskew.kernels.build import UnavailableError, library
@@ -37,27 +38,27 @@ def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
 
 def _native(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[Tree, Tree] | None:
     """The same by the native kernels; None where they cannot."""
-    weights, slopes = list(params.values()), [direction[name] for name in params]
-    old = [memory[name] for name in params] if rates.momentum else [None] * len(params)
+    names, weights = list(params), list(params.values())
+    slopes = [direction[name] for name in names]
+    old = [memory[name] for name in names] if rates.momentum else []
     step = _kernel(weights[0].dtype) if weights else None
-    given = [value for value in (*weights, *slopes, *old) if value is not None]
-    if step is None or not all(v.dtype == weights[0].dtype and v.is_contiguous() and v.is_cpu for v in given):
+    if step is None or not all(_like(value, weights[0]) for value in (*weights, *slopes, *old)):
         return None
     moved = [torch.empty_like(w) for w in weights]
-    kept = [torch.empty_like(w) for w in weights] if rates.momentum else old
+    kept = [torch.empty_like(w) for w in old]
     counts = (ctypes.c_int64 * len(weights))(*[w.numel() for w in weights])
-    numbers = (ctypes.c_double(rate) for rate in rates)
-    trees = (pointers(values) for values in (weights, slopes, old, moved, kept))
-    step(ctypes.c_int64(len(weights)), counts, *trees, *numbers)
-    return dict(zip(params, moved, strict=True)), dict(
-        zip(params, kept, strict=True)
-    ) if rates.momentum else memory
+    none = [None] * len(weights)
+    trees = (pointers(values) for values in (weights, slopes, old or none, moved, kept or none))
+    step(ctypes.c_int64(len(weights)), counts, *trees, *(ctypes.c_double(rate) for rate in rates))
+    return dict(zip(names, moved, strict=True)), dict(zip(names, kept, strict=True)) if old else memory
 
 
-def _kernel(dtype: torch.dtype) -> Callable[..., None] | None:
-    if dtype not in TYPES:
-        return None
+def _like(value: Tensor, first: Tensor) -> bool:
+    return value.dtype == first.dtype and value.is_contiguous() and value.is_cpu
+
+
+def _kernel(dtype: torch.dtype) -> Callable[..., object] | None:
     try:
-        return getattr(library(), f"descend_{TYPES[dtype]}")
+        return library()[f"descend_{TYPES[dtype]}"] if dtype in TYPES else None
     except UnavailableError:
         return None

@@ -67,7 +67,7 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, passes: _Passes, x: Tensor, *params: Tensor | None) -> tuple[Tensor, Tensor]:
         memory = passes.borrow(len(x))
-        # Kept as they are: `save_for_backward` looks for changes in place, which trees never undergo, in every step.
+        # Not by `save_for_backward`, which in every step looks for changes in place; trees never undergo any.
         ctx.passes, ctx.memory, ctx.inputs = passes, memory, (x, params)
         ctx.set_materialize_grads(False)
         return passes.runner.forward(memory, x, params)
@@ -109,8 +109,10 @@ class Shortcut:
         if any(v is not None and (v.dtype != x.dtype or not v.is_contiguous()) for v in values):
             return None
         if torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in values):
-            return Out(*_Pass.apply(passes, x.contiguous(), *values), {})  # type: ignore[no-untyped-call]
-        return Out(*_forward_only(passes, x.contiguous(), values), {})
+            logits, features = _Pass.apply(passes, x.contiguous(), *values)  # type: ignore[no-untyped-call]
+        else:
+            logits, features = _forward_only(passes, x.contiguous(), values)
+        return Out(logits, features, {})
 
     def _passes(self, backend: Backend, x: Tensor) -> _Passes | None:
         key = backend, x.shape[1:], x.dtype
@@ -139,7 +141,7 @@ def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtyp
 
 def _forward_only(passes: _Passes, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
     memory = passes.borrow(min(len(x), _PIECE))
-    outs = [passes.runner.forward(memory, piece, params) for piece in x.split(_PIECE)]
+    outs = [passes.runner.forward(memory, piece, params) for piece in torch.split(x, _PIECE)]
     passes.give_back(memory)
     if len(outs) == 1:
         return outs[0]

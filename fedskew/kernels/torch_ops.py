@@ -1,4 +1,4 @@
-"""Chains on torch's own operations, without autograd's bookkeeping: images with channels last, buffers kept."""
+"""Chains on torch's own operations: images with channels last, buffers kept, no bookkeeping of autograd."""
 
 from __future__ import annotations
 
@@ -88,8 +88,9 @@ class TorchRunner:
                 wanted[2 * index],
                 params[2 * index + 1] is not None and wanted[2 * index + 1],
             )
+            slope = slope.reshape(trace.made.shape)
             if link.relu:
-                slope = _aten.threshold_backward(slope.reshape(trace.made.shape), trace.made, 0)
+                slope = _aten.threshold_backward(slope, trace.made, 0)
             if link.kernel is None:
                 into = memory.gradients[index][: len(x)]
                 down, *found = _linear_backward(slope, trace.taken, weight, into, needs)

@@ -13,8 +13,9 @@ from fedskew.config import Config
 
 _ROOT = Path(fedskew.__file__).parent
 _CORE = (
-    *("tree", "values", "step", "phase", "part", "local", "method", "algorithm", "adapt", "batchnorm", "fit"),
-    *("keys", "evaluate", "examine", "metrics", "data/federation", "data/partition", "losses", "models"),
+    *("tree", "values", "step", "phase", "part", "local", "method", "algorithm", "adapt", "fit"),
+    *("keys", "augment", "evaluate", "examine", "metrics", "data/federation", "data/partition", "losses"),
+    "models",
 )
 _SPEED = ("local", "step", "engines", "kernels", "models", "parts", "losses", "algorithm")
 

@@ -12,6 +12,7 @@ from fedskew.errors import DataError, FedskewError
 from fedskew.parallel import News
 from fedskew.reproduce import cost, work
 from fedskew.reproduce.work import Job
+from fedskew.store import layout
 
 Say = Callable[[str], None]
 
@@ -63,7 +64,7 @@ def rounds(jobs: Sequence[Job]) -> int:
 
 
 def _left(job: Job) -> int:
-    return runs.rounds_left(job.place) if job.place.exists() else job.cell.config.train.rounds
+    return runs.rounds_left(job.place) if layout.is_run(job.place) else job.cell.config.train.rounds
 
 
 def perform(jobs: Sequence[Job], workers: int, deadline: float, tell: Callable[[News], None]) -> None:

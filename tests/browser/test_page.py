@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from report_runs import make, settings
 from visiting import until
@@ -203,6 +204,27 @@ def test_tsne_comes_on_demand(desktop: Page) -> None:
     page.wait_for_selector('[data-action="tsne"]:enabled', timeout=60_000)
     assert drawn(page, "features") != before
     assert marks(page, "features") > 100
+    page.click('[data-action="tsne"]')
+    assert drawn(page, "features") == before
+
+
+def test_tsne_keeps_neighbours_together(desktop: Page) -> None:
+    random = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 20)
+    points = random.normal(0, 1, (80, 12)) + 6 * random.normal(0, 1, (4, 12))[labels]
+    run = """points => {
+        const steps = tsne(points, 10);
+        for (let i = 0; i < 399; i++) steps.next();
+        return steps.next().value;
+    }"""
+    found = np.array(desktop.evaluate(run, points.tolist()))
+    distance = np.linalg.norm(found[:, None] - found[None], axis=-1)
+    np.fill_diagonal(distance, np.inf)
+    assert (labels[distance.argmin(axis=1)] == labels).mean() > 0.97
+    centres = np.stack([found[labels == label].mean(axis=0) for label in range(4)])
+    assert np.linalg.norm(found - centres[labels], axis=-1).mean() < 0.5 * np.linalg.norm(
+        centres[0] - centres[1]
+    )
 
 
 def test_names_with_tags_stay_names(opened: Visit, tmp_path: Path) -> None:

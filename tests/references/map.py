@@ -18,10 +18,12 @@ def run(
 ) -> Result:
     """With `own_head` the last layer never leaves the client, which keeps it as the second stage left it."""
     server, heirs, heads = setting.initial, {}, {}
+    private = {n for n in server if own_head and is_head(setting.network(), n)}
+    first = {n: setting.initial[n] for n in private}
     for t in range(setting.rounds):
         chosen, uploads = setting.participants(t), []
         for k in chosen:
-            model = loaded(setting.build(setting.classes), {**server, **heads.get(k, {})})
+            model = loaded(setting.build(setting.classes), {**server, **heads.get(k, first)})
             half = (setting.steps(k) + 1) // 2
             descend(setting, model, setting.batches(t, k, 0, half), restricted(setting.counts(k), 0.5))
             upload = state_of(model)
@@ -31,10 +33,11 @@ def run(
             descend(setting, model, setting.batches(t, k, half), lesson)
             heirs[k] = inherit(setting, before, state_of(model), count_first)
             uploads.append(state_of(model) if uploads_stage_2 else upload)
-            heads[k] = {n: v for n, v in state_of(model).items() if own_head and is_head(model, n)}
+            heads[k] = {n: state_of(model)[n] for n in private}
         server = average(uploads, [1.0] * len(chosen))
-    shared = {n: v for n, v in server.items() if not (own_head and is_head(setting.network(), n))}
-    return Result(shared, {k: heir.model for k, heir in heirs.items()})
+    return Result(
+        {n: v for n, v in server.items() if n not in private}, {k: heir.model for k, heir in heirs.items()}
+    )
 
 
 def released(setting: Setting, refresh: bool = True) -> Result:

@@ -54,6 +54,7 @@ function currentView(id) {
 function draw(id) {
   const box = document.querySelector(`[data-figure="${CSS.escape(id)}"] .plot`);
   const view = currentView(id);
+  for (const button of box.parentElement.querySelectorAll('[data-action="tsne"]')) button.textContent = OFFER;
   const shown = view ? view.data.filter((trace) => !page.hidden.has(trace.meta)) : [];
   if (!shown.length) {
     Plotly.purge(box);

@@ -4,10 +4,16 @@ const PERPLEXITY = 20;
 const STEPS = 500;
 const EXAGGERATED = 120; // steps in which attraction is stronger, so that clusters form
 
+const OFFER = "Arrange by t-SNE";
+const RETURN = "Back to PCA";
+
 async function arrange(figure, id, button) {
+  if (button.textContent === RETURN) {
+    draw(id);
+    return;
+  }
   const traces = (currentView(id)?.data ?? []).filter((trace) => !page.hidden.has(trace.meta));
   button.disabled = true;
-  const label = button.textContent;
   const points = traces.flatMap((trace) => trace.customdata);
   const steps = tsne(points, Math.min(PERPLEXITY, Math.floor((points.length - 1) / 3)));
   let place = null;
@@ -25,7 +31,7 @@ async function arrange(figure, id, button) {
   });
   const layout = { xaxis: { title: { text: "t-SNE, first direction" } }, yaxis: { title: { text: "t-SNE, second direction" } } };
   await paint(figure.querySelector(".plot"), id, moved, layout);
-  button.textContent = label;
+  button.textContent = RETURN;
   button.disabled = false;
 }
 

@@ -1,0 +1,32 @@
+"""How a process is set up to run clients: one thread of torch, its memory kept, the backend chosen."""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import torch
+
+from fedskew.kernels import Backend, using
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+_KEPT = 1 << 30
+
+
+@contextmanager
+def quarters(backend: Backend) -> Iterator[None]:
+    """One thread, since a second one buys little in small steps and changes bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with using(backend):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def keep_memory() -> None:
+    """Freed memory stays with the process: else every step gives pages back and faults them in again."""
+    with suppress(AttributeError, OSError):  # there is nothing to set outside of glibc
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT)
