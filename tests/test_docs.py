@@ -106,8 +106,6 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         file, _, anchor = target.partition("#")
         place = page.parent / file if file else page
-        if place == DOCS / "images" / "report.png" and not place.exists():
-            continue  # a screenshot, taken when the report is
         assert place.exists(), f"{page.name}: {target}"
         if anchor:
             assert anchor in anchors(place), f"{page.name}: {target}"

@@ -56,7 +56,7 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
     workers = choice.workers or available()
     if workers > 1 and engines["serial"] > _LONG and not _inside_worker():
         engines["pool"] = (engines["serial"] + _HANDLING) / workers
-    if times["autograd"] < _SMALL and not algorithm.model.buffers:
+    if times.get("autograd", times[backend]) < _SMALL and not algorithm.model.buffers:
         engines["vectorised"] = _vectorised(choice, feed) * feed.steps(client)
     return replace(choice, name=min(engines, key=lambda name: engines[name]), backend=backend)
 
@@ -91,7 +91,7 @@ def _inside_worker() -> bool:
 def _backends(choice: Choice, feed: Feed) -> dict[Backend, float]:
     """Seconds of a step, by backend."""
     if choice.backend != "auto":
-        return {"autograd": 0.0, choice.backend: _step(feed, choice.backend)}
+        return {choice.backend: _step(feed, choice.backend)}
     times: dict[Backend, float] = {"autograd": _step(feed, "autograd")}
     if times["autograd"] > _SMALL or ready():
         found: Backend = "native" if prepare("native") else "torch"
@@ -107,11 +107,8 @@ def _typical(feed: Feed) -> int:
 def _step(feed: Feed, backend: Backend) -> float:
     """Seconds of a step of a typical client."""
     algorithm, client = feed.algorithm, _typical(feed)
-    message, kept, data = (
-        algorithm.message(algorithm.init(), 0),
-        algorithm.fresh(client),
-        feed.client(0, client),
-    )
+    message, kept = algorithm.message(algorithm.init(), 0), algorithm.fresh(client)
+    data = feed.client(0, client)
     width = max(update.step.batches for phase in algorithm.phases(0) for update in phase.updates)
     plans = tuple(plan._replace(steps=plan.steps[: _STEPS * width]) for plan in data.plans)
     steps = sum(len(plan.steps) for plan in plans)

@@ -6,7 +6,9 @@ a copy stays in the object store, so that a home that dies is built again and it
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
@@ -84,8 +86,8 @@ class Shelf(MutableMapping[int, State]):
         self.away: set[int] = set()
 
     def __getitem__(self, client: int) -> State:
-        state: State = ray.get(self.refs[client])
-        return state
+        found: Any = ray.get(self.refs[client])
+        return dict(found)
 
     def __setitem__(self, client: int, state: State) -> None:
         self.refs[client] = ray.put(state)
@@ -129,7 +131,8 @@ class Ray:
             ray.put(np.ascontiguousarray(self.feed.x.numpy())),
             backend,
         )
-        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        count = workers or max(1, int(resources.get("CPU", 1)))
         self._homes = [self._home() for _ in range(min(count, len(federation.trainers)))]
         self._of = _dealt(self.feed, len(self._homes))
 
@@ -176,11 +179,13 @@ class Ray:
                 try:
                     ray.wait(refs, num_returns=len(refs), fetch_local=False)
                     ray.get(refs[0])
-                except RayActorError:
+                except RayActorError as error:
+                    if error.actor_init_failed:
+                        raise LostError(f"an actor of Ray could not begin: {error}") from None
                     waiting.append(block)
                     continue
                 except RayTaskError as error:
-                    raise error.as_instanceof_cause() from None
+                    raise error.as_instanceof_cause() from None  # type: ignore[no-untyped-call]
                 yield block, refs
             self._rebuild({self._of[client] for block in waiting for client in block})
             if not waiting:
@@ -218,11 +223,15 @@ def connect(workers: int) -> None:
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if "RAY_ADDRESS" in os.environ:
-        ray.init(log_to_driver=False, logging_level="error")
-        return
+    joins = "RAY_ADDRESS" in os.environ
+    # A network or a method of the user's own is found where this process finds it.
+    paths = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}}
     ray.init(
-        num_cpus=workers or available(), include_dashboard=False, log_to_driver=False, logging_level="error"
+        num_cpus=None if joins else workers or available(),
+        include_dashboard=None if joins else False,
+        runtime_env=paths,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
     )
 
 

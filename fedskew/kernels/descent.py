@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -57,6 +58,7 @@ def _like(value: Tensor, first: Tensor) -> bool:
     return value.dtype == first.dtype and value.is_contiguous() and value.is_cpu
 
 
+@cache
 def _kernel(dtype: torch.dtype) -> Callable[..., object] | None:
     try:
         return library()[f"descend_{TYPES[dtype]}"] if dtype in TYPES else None

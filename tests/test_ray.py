@@ -1,0 +1,149 @@
+"""Ray gives the bits of the serial engine, also when its actors die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+import torch
+from references import world
+from references.runs import PRESETS, algorithm
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+import ray
+from bad_replies import BAD, entry, faulty
+
+from fedskew.algorithm import Algorithm
+from fedskew.engines.choose import Choice, engine
+from fedskew.engines.engine import Engine
+from fedskew.engines.feed import Feed
+from fedskew.engines.ray import Home, Ray, connect
+from fedskew.engines.serial import Serial
+from fedskew.examine import Exam
+from fedskew.gate import Gate, Limits
+from fedskew.store import codec
+from fedskew.tree import State
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.*"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray.*"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves its sockets to the end of the process
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+SOME = ("fedavg", "scaffold", "fedova", "map", "grpfed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    connect(2)
+    yield
+    ray.shutdown()
+
+
+def rounds(bound: Algorithm, machine: Engine, numbers: range, server: State | None = None) -> State:
+    server = bound.init() if server is None else server
+    for t in numbers:
+        ids = world.federation().participants(world.SEED, t, world.RATIO)
+        replies, cohort = machine.exchange(bound.message(server, t), ids, t)
+        server = bound.step(server, replies, cohort)
+    return server
+
+
+def serial(bound: Algorithm, numbers: range = range(world.ROUNDS)) -> tuple[State, Serial]:
+    machine = Serial(bound, world.federation(), world.TRAINING)
+    return rounds(bound, machine, numbers), machine
+
+
+def same(a: Engine, b: Engine) -> bool:
+    return set(a.kept) == set(b.kept) and all(
+        codec.encode(a.kept[client]) == codec.encode(b.kept[client]) for client in a.kept
+    )
+
+
+@pytest.mark.parametrize("method", SOME)
+def test_ray_gives_the_serial_bits(method: str) -> None:
+    bound = algorithm(PRESETS[method], dtype=torch.float32)
+    machine = Ray(bound, world.federation(), world.TRAINING, workers=2, block=2)
+    server = rounds(bound, machine, range(world.ROUNDS))
+    expected, reference = serial(bound)
+    assert codec.encode(server) == codec.encode(expected)
+    assert same(machine, reference)
+    ids = list(reference.kept)
+    exam = Exam((bound.method.personal,), whole=False)
+    for ours, theirs in zip(
+        machine.examine(server, ids, exam), reference.examine(server, ids, exam), strict=True
+    ):
+        assert torch.equal(ours.home, theirs.home)
+        assert ours.seen
+    machine.close()
+
+
+@pytest.mark.parametrize("method", PRESETS)
+def test_a_home_gives_the_serial_bits(method: str) -> None:
+    """What an actor runs, without the actor."""
+    bound = algorithm(PRESETS[method], dtype=torch.float32)
+    federation = world.federation()
+    pool = Feed.of(bound, federation, world.TRAINING).x.numpy()
+    home = Home(bound, federation, world.TRAINING, pool, "autograd")
+    message, ids = bound.message(bound.init(), 0), [0, world.SINGLE_LABEL, 5]
+    replies, *states = home.train(message, 0, ids, [])
+    reference = Serial(bound, federation, world.TRAINING)
+    reference.exchange(message, ids, 0)
+    assert [codec.encode(state) for state in states] == [codec.encode(reference.kept[k]) for k in ids]
+    assert len(replies) == len(ids)
+
+
+def test_actors_that_die_are_replaced_and_their_blocks_computed_again() -> None:
+    bound = algorithm(PRESETS["scaffold"], dtype=torch.float32)
+    machine = Ray(bound, world.federation(), world.TRAINING, workers=2, block=2)
+    server = rounds(bound, machine, range(1))
+    for home in machine._homes:
+        number = ray.get(home.__ray_call__.remote(lambda self: os.getpid()))
+        os.kill(number, signal.SIGKILL)  # a process that this test has started
+    server = rounds(bound, machine, range(1, world.ROUNDS), server)
+    expected, reference = serial(bound)
+    assert codec.encode(server) == codec.encode(expected)
+    assert same(machine, reference)
+    machine.close()
+
+
+def test_a_run_is_taken_up_with_the_states_of_a_checkpoint() -> None:
+    bound = algorithm(PRESETS["scaffold"], dtype=torch.float32)
+    half, before = serial(bound, range(1))
+    machine = Ray(bound, world.federation(), world.TRAINING, workers=2)
+    machine.kept.update(before.kept)
+    server = rounds(bound, machine, range(1, world.ROUNDS), half)
+    expected, reference = serial(bound)
+    assert codec.encode(server) == codec.encode(expected)
+    assert same(machine, reference)
+    machine.close()
+
+
+def test_a_refused_client_keeps_its_old_state() -> None:
+    bound = algorithm(PRESETS["scaffold"], dtype=torch.float32)
+    gate = Gate.of(bound, (1, 3, 3), Limits())
+    machine = Ray(faulty(bound, entry(torch.nan)), world.federation(), world.TRAINING, workers=2, gate=gate)
+    reference = Serial(faulty(bound, entry(torch.nan)), world.federation(), world.TRAINING, gate)
+    servers = []
+    for engine_ in (machine, reference):
+        server = bound.init()
+        for t in range(2):
+            replies, cohort = engine_.exchange(bound.message(server, t), (0, BAD, 4), t)
+            assert cohort.ids == (0, 4)
+            server = bound.step(server, replies, cohort)
+        servers.append(codec.encode(server))
+    assert servers[0] == servers[1]
+    assert same(machine, reference)
+    machine.close()
+
+
+def test_the_engine_can_be_chosen() -> None:
+    bound = algorithm(PRESETS["fedavg"], dtype=torch.float32)
+    feed = Feed.of(bound, world.federation(), world.TRAINING)
+    machine = engine(Choice("ray", workers=1, backend="autograd"), bound, feed)
+    assert isinstance(machine, Ray)
+    assert codec.encode(rounds(bound, machine, range(2))) == codec.encode(serial(bound, range(2))[0])
+    machine.close()
