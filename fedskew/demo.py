@@ -14,6 +14,7 @@ def config(method: str) -> Config:
             "method": {"preset": method},
             "train": {"rounds": 40, "participation": 0.5, "epochs": 3, "batch": 16, "lr": 0.05},
             "evaluate": {"every": 5, "personal": 10},
+            "engine": {"name": "vectorised"},
         },
         "the demo",
     )
