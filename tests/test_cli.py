@@ -196,7 +196,15 @@ def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path) -> None
     config = tmp_path / "c.toml"
     config.write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
     words = [sys.executable, "-m", "fedskew", "run", "c.toml", "--workers", "1"]
-    running = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background ignores SIGINT, and its children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     metrics = tmp_path / "runs/run/0/metrics.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):

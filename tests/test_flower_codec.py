@@ -179,7 +179,7 @@ def test_personal_models_are_evaluated_where_they_are(tmp_path: Path) -> None:
     def digits(config: Config, client: int | None) -> Federation:
         return site.simulated(config, client)
 
-    settings = settings.changed({"split.clients": 10, "split.per_client": 2})
+    settings = settings.changed({"split.clients": 10, "split.per_client": 2, "engine.name": "serial"})
     serve.serve(settings, tmp_path / "run", digits, DirectPost(settings, tmp_path, digits), resume=False)
     experiment = build.experiment(settings)
     data = experiment.dataset()

@@ -105,7 +105,7 @@ def reproduce(
     from fedskew.reproduce.cells import cells as every
     from fedskew.reproduce.cells import select
 
-    room = Room(out, results, workers, time.monotonic() + 60 * (minutes or 1e9))
+    room = Room(out, results, workers, time.monotonic() + 60 * (1e9 if minutes is None else minutes))
     failed: list[FedskewError] = []
     for name in sorted(load.names()) if recipe == ["all"] else recipe:
         one = load.load(name)

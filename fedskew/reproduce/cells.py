@@ -30,13 +30,14 @@ class Cell(NamedTuple):
     scale: Scale
     tier: int
     config: Config
+    settings: Settings  # what the recipe says of it
     study: Settings
     per_seed: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """Tells settings apart, whatever the recipe calls them."""
-        table = self.config.model_dump(mode="json", exclude={"name", "seeds", "engine"})
+        """Tells settings apart, whatever the recipe calls them; a new setting with a default changes none."""
+        table = {key: value for key, value in self.settings.items() if key != "engine"}
         text = json.dumps([table, self.study, self.per_seed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -100,7 +101,7 @@ def _cell(recipe: Recipe, row: Row, column: Column, scale: Scale) -> Cell:
     label = f"{row.label or row.name}, {column.label or column.name}"
     return Cell(
         *(recipe.name, name, row.name, column.name, label, scale),
-        *(_tier(recipe, row, column), config, study, group.per_seed if group else ()),
+        *(_tier(recipe, row, column), config, table, study, group.per_seed if group else ()),
     )
 
 
