@@ -23,15 +23,14 @@ import os, sys, time
 from pathlib import Path
 from fedskew.store.lock import Lock
 lock = Lock(Path(sys.argv[1]))
-child = os.fork() if "fork" in sys.argv else 0
-if child or "fork" not in sys.argv:
-    print(child, flush=True)
+if "fork" not in sys.argv or os.fork() == 0:
+    print(os.getpid(), flush=True)
 time.sleep(60)
 """
 
 
 def holder(path: Path, *flags: str) -> tuple[subprocess.Popen[str], int]:
-    """A process that has the lock, and its child if it was told to fork."""
+    """A process that has the lock, and the last process it made: its child if it was told to fork."""
     command = [sys.executable, "-c", HOLD, str(path), *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

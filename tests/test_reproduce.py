@@ -618,9 +618,9 @@ def test_the_page_says_what_the_results_say() -> None:
     )
 
 
-def test_results_are_of_the_present_recipes() -> None:
+def test_results_are_of_the_present_recipes_and_tools() -> None:
     names = {path.name.partition(".")[0] for path in (ROOT / "results").glob("*.csv")}
-    assert names <= set(load.names())
+    assert names <= set(load.names()) | {path.stem for path in (ROOT / "tools").glob("*.py")}
 
 
 def test_a_page_with_results(tmp_path: Path) -> None:

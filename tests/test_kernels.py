@@ -1,0 +1,445 @@
+"""Fast kernels against autograd: the same numbers at random shapes, the right fallback, no buffer overwritten."""
+
+import ctypes
+import math
+import os
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from references import world
+from references.runs import PRESETS, advance, gap
+from torch import Tensor, nn
+
+from fedskew import models
+from fedskew.algorithm import Algorithm
+from fedskew.engines.serial import Serial
+from fedskew.kernels import Backend, build, using
+from fedskew.kernels.chain import chain_of
+from fedskew.kernels.descent import Rates, descend
+from fedskew.kernels.native import NativeRunner
+from fedskew.kernels.shortcut import Shortcut
+from fedskew.kernels.torch_ops import TorchRunner
+from fedskew.models.module import factory, from_module
+from fedskew.step import SGD
+from fedskew.tree import Tree, cast
+from fedskew.values import Model
+
+FAST: tuple[Backend, ...] = ("torch", "native")
+CAPABILITIES = tuple(dict.fromkeys(("DEFAULT", torch.backends.cpu.get_cpu_capability())))
+
+fast = pytest.mark.parametrize("backend", FAST)
+compiled = pytest.mark.skipif(not build.prepare("native"), reason="no C++ compiler")
+
+
+def network(*layers: nn.Module) -> Model:
+    return from_module(lambda: nn.Sequential(*layers))
+
+
+@st.composite
+def plain_networks(draw: st.DrawFn) -> tuple[nn.Sequential, tuple[int, ...]]:
+    """A chain of convolutions with and without pooling and ReLU, then linear layers; and the shape it takes."""
+    layers: list[nn.Module] = []
+    channels, size = draw(st.integers(1, 9)), [draw(st.integers(1, 11)), draw(st.integers(1, 11))]
+    shape = (channels, *size)
+    for _ in range(draw(st.integers(0, 3))):
+        kernel = tuple(draw(st.integers(1, 5)) for _ in size)
+        padding = tuple(draw(st.integers(0, 2)) for _ in size)
+        wide = [s + 2 * p - k + 1 for s, p, k in zip(size, padding, kernel, strict=True)]
+        if min(wide) < 1:
+            continue
+        pool = tuple(draw(st.integers(1, min(3, w))) for w in wide)
+        width = draw(st.integers(1, 20))
+        layers.append(nn.Conv2d(channels, width, kernel, padding=padding, bias=draw(st.booleans())))
+        after = [nn.MaxPool2d(pool)] if pool != (1, 1) else []
+        after += [nn.ReLU()] if draw(st.booleans()) else []
+        layers += draw(st.permutations(after))
+        channels, size = width, [w // p for w, p in zip(wide, pool, strict=True)]
+    layers.append(nn.Flatten())
+    width = channels * math.prod(size)
+    for _ in range(draw(st.integers(0, 2))):
+        hidden = draw(st.integers(1, 40))
+        layers += [nn.Linear(width, hidden, bias=draw(st.booleans())), nn.ReLU()]
+        width = hidden
+    layers.append(nn.Linear(width, draw(st.integers(1, 12)), bias=draw(st.booleans())))
+    return nn.Sequential(*layers), shape
+
+
+def slopes(model: Model, params: Tree, x: Tensor, trains: list[str]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Logits, features and gradients of a loss that looks at both."""
+    leaves = {name: params[name].detach().requires_grad_() for name in trains}
+    out = model.forward({**params, **leaves}, x, True)
+    weights = torch.linspace(-1, 2, out.logits.numel(), dtype=x.dtype).reshape(out.logits.shape)
+    loss = (out.logits * weights).sum() + out.features.square().sum() / 2
+    return out.logits, out.features, list(torch.autograd.grad(loss, list(leaves.values())))
+
+
+def near(found: Tensor, wanted: Tensor, share: float) -> bool:
+    found, wanted = found.detach(), wanted.detach()
+    scale = max(1.0, float(wanted.abs().max()))
+    return found.shape == wanted.shape and float((found - wanted).abs().max()) <= share * scale
+
+
+@compiled
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(made=plain_networks(), batch=st.integers(1, 35), seed=st.integers(0, 1000), data=st.data())
+def test_native_kernels_are_right(
+    capability: str, made: tuple[nn.Sequential, tuple[int, ...]], batch: int, seed: int, data: st.DataObject
+) -> None:
+    module, shape = made
+    torch.manual_seed(seed)
+    x = torch.randn(batch, *shape, dtype=torch.float64)
+    module = module.double()
+    inner = module[:-1](x).flatten(1) if len(module) > 1 else x.flatten(1)
+    chain = chain_of(module, str(len(module) - 1))
+    assert chain is not None
+    params = [None if name is None else dict(module.named_parameters())[name] for name in chain.names]
+    weights = torch.linspace(-1, 2, batch * module[-1].out_features, dtype=torch.float64).reshape(batch, -1)
+    logits = module[-1](inner)
+    loss = (logits * weights).sum() + inner.square().sum() / 2
+    wanted = [p is not None and data.draw(st.booleans()) for p in params]
+    room = data.draw(st.integers(0, 3))
+    for dtype, share in ((torch.float64, 1e-11), (torch.float32, 2e-4)):
+        runner = NativeRunner(chain, shape, dtype, capability)
+        own = [None if p is None else p.detach().to(dtype) for p in params]
+        memory = runner.memory(batch + room)
+        found, features = runner.forward(memory, x.to(dtype), own)
+        assert near(found.double(), logits, share)
+        assert near(features.double(), inner, share)
+        if dtype == torch.float64 and any(wanted):
+            asked = [p for p, want in zip(params, wanted, strict=True) if want]
+            expected = torch.autograd.grad(loss, asked, materialize_grads=True)
+            grads = runner.backward(memory, x.to(dtype), own, weights.to(dtype), features, wanted)
+            given_back = [g for g, want in zip(grads, wanted, strict=True) if want]
+            assert [g is not None for g in grads] == wanted
+            for ours, theirs in zip(given_back, expected, strict=True):
+                assert ours is not None
+                assert near(ours, theirs, share)
+
+
+@fast
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(made=plain_networks(), batch=st.integers(1, 20), data=st.data())
+def test_backends_agree_with_autograd(
+    backend: Backend, made: tuple[nn.Sequential, tuple[int, ...]], batch: int, data: st.DataObject
+) -> None:
+    module, shape = made
+    model = from_module(lambda: module)
+    params = cast({name: value.detach().clone() for name, value in module.named_parameters()}, torch.float64)
+    some = [name for name in params if data.draw(st.booleans())] or list(params)
+    x = torch.randn(batch, *shape, dtype=torch.float64)
+    expected = slopes(model, params, x, some)
+    with using(backend):
+        found = slopes(model, params, x, some)
+    for ours, theirs in zip((*found[:2], *found[2]), (*expected[:2], *expected[2]), strict=True):
+        assert near(ours, theirs, 1e-10)
+
+
+def small(outputs: int) -> nn.Module:
+    """A plain network for the pictures of the contract's setting."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 3, 2, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, outputs)),
+    )
+
+
+@cache
+def run(method: str, backend: Backend, dtype: torch.dtype, rounds: int) -> tuple[dict[str, Tree], Serial]:
+    preset = PRESETS[method]
+    solver = SGD(lr=0.05, momentum=0.9, weight_decay=0.01)
+    model = preset.network.build(factory(small), world.CLASSES)
+    bound = Algorithm(preset, model, solver, len(world.COUNTS), seed=world.SEED, dtype=dtype)
+    engine = Serial(bound, world.federation(), world.TRAINING, backend=backend)
+    return advance(bound, engine, bound.init(), range(rounds))[0], engine
+
+
+@fast
+@pytest.mark.parametrize("method", PRESETS)
+def test_every_preset_on_every_backend(method: str, backend: Backend) -> None:
+    for dtype, rounds, limit in ((torch.float64, 3, 1e-8), (torch.float32, 1, 1e-5)):
+        server, engine = run(method, backend, dtype, rounds)
+        expected, reference = run(method, "autograd", dtype, rounds)
+        for part, entries in expected.items():
+            assert gap(server[part], entries) < limit, part
+        for client, state in reference.kept.items():
+            assert all(gap(engine.kept[client][part], entries) < limit for part, entries in state.items())
+
+
+@fast
+def test_a_plain_network_takes_the_short_way(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this the comparisons above would compare torch with itself."""
+    kind = {"torch": TorchRunner, "native": NativeRunner if build.prepare("native") else TorchRunner}[backend]
+    calls = []
+    before = kind.forward
+    monkeypatch.setattr(kind, "forward", lambda self, *a: calls.append(1) or before(self, *a))
+    model = network(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    with using(backend):
+        model.forward(model.init(0), torch.zeros(5, 2, 2), True)
+    assert calls == [1]
+
+
+CHAINS = {
+    "two layers": [nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)],
+    "nested": [nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU()), nn.Sequential(nn.Flatten(), nn.Linear(2, 2))],
+    "ReLU first": [nn.Conv2d(1, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 2)],
+}
+OTHERS = {
+    "tanh": [nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)],
+    "batch-norm": [nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2)],
+    "dropout": [nn.Flatten(), nn.Linear(4, 3), nn.Dropout(), nn.Linear(3, 2)],
+    "stride": [nn.Conv2d(1, 2, 1, stride=2), nn.Flatten(), nn.Linear(2, 2)],
+    "dilation": [
+        nn.Conv2d(1, 2, 2, dilation=1, groups=1, padding_mode="circular"),
+        nn.Flatten(),
+        nn.Linear(2, 2),
+    ],
+    "groups": [nn.Conv2d(2, 2, 1, groups=2), nn.Flatten(), nn.Linear(8, 2)],
+    "overlapping pooling": [nn.Conv2d(1, 2, 1), nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(2, 2)],
+    "pooling twice": [nn.Conv2d(1, 2, 1), nn.MaxPool2d(2), nn.MaxPool2d(1), nn.Flatten(), nn.Linear(2, 2)],
+    "pooling first": [nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1, 2)],
+    "same padding": [nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten(), nn.Linear(8, 2)],
+    "no flattening": [nn.Conv2d(1, 2, 1), nn.Linear(2, 2)],
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_plain_networks_are_known(name: str) -> None:
+    module = nn.Sequential(*CHAINS[name])
+    last = [key for key, layer in module.named_modules() if isinstance(layer, nn.Linear)][-1]
+    assert chain_of(module, last) is not None
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_left_to_torch(name: str) -> None:
+    module = nn.Sequential(*OTHERS[name])
+    assert chain_of(module, str(len(module) - 1)) is None
+
+
+def test_a_head_that_begins_with_something_else_has_other_features() -> None:
+    head = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
+    assert chain_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), head), "2") is None
+    whole = chain_of(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU())), "2"
+    )
+    assert whole is not None
+    assert whole.tap == 1
+
+
+def test_every_network_of_the_papers_but_those_with_batch_norm_is_plain() -> None:
+    shapes = {"image": (3, 32, 32), "grey": (1, 28, 28), "speech": (1, 50, 16), "signal": (2, 60)}
+    plain = set()
+    for name, entry in models.registry.MODELS.items():
+        shape = next(shape for shape in shapes.values() if entry.fits(shape))
+        module = models.network(name).module(shape, 10)
+        if chain_of(module, "head") is not None:
+            plain.add(name)
+        else:
+            assert any(isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) for layer in module.modules()), name
+    assert {"fedabc-mlp", "fedabc-cnn", "fedova-cnn", "fedova-kws", "bench-cnn", "map-vgg11"} <= plain
+
+
+@fast
+def test_two_passes_at_once_do_not_overwrite_each_other(backend: Backend) -> None:
+    """As with distillation, where a second network runs between the first one's two passes."""
+    model = from_module(lambda: small(4))
+    params, other = model.init(0), model.init(1)
+    x = torch.randn(6, 1, 3, 3)
+    with using(backend):
+        first, second = _leaves(params), _leaves(other)
+        one, two = model.forward(first, x, True).logits, model.forward(second, x + 1, True).logits
+        teacher = model.forward(other, x - 1, False).logits
+        found = [
+            torch.autograd.grad(two.square().sum(), list(second.values())),
+            torch.autograd.grad(one.square().sum(), list(first.values())),
+        ]
+    for leaves, at, grads in ((_leaves(other), x + 1, found[0]), (_leaves(params), x, found[1])):
+        loss = model.forward(leaves, at, True).logits.square().sum()
+        for ours, theirs in zip(grads, torch.autograd.grad(loss, list(leaves.values())), strict=True):
+            assert near(ours, theirs, 1e-4)
+    assert near(teacher, model.forward(other, x - 1, False).logits, 1e-5)
+
+
+def _leaves(params: Tree) -> Tree:
+    return {name: value.detach().requires_grad_() for name, value in params.items()}
+
+
+@fast
+def test_buffers_are_used_again_and_a_pass_only_once(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    kind = NativeRunner if backend == "native" and build.prepare("native") else TorchRunner
+    before = kind.memory
+    monkeypatch.setattr(kind, "memory", lambda self, batch: made.append(batch) or before(self, batch))
+    model, x = from_module(lambda: small(4)), torch.randn(6, 1, 3, 3)
+    leaves = _leaves(model.init(0))
+    with using(backend):
+        for size in (6, 6, 2, 6):
+            loss = model.forward(leaves, x[:size], True).logits.sum()
+            torch.autograd.grad(loss, list(leaves.values()), retain_graph=True)
+            with pytest.raises(RuntimeError, match="differentiated once"):
+                torch.autograd.grad(loss, list(leaves.values()))
+        loss = model.forward(leaves, x, True).logits.square().sum()
+        with pytest.raises(RuntimeError, match="differentiated once"):
+            torch.autograd.grad(loss, list(leaves.values()), create_graph=True)
+    assert made == [6]
+
+
+@fast
+def test_many_examples_without_gradients_go_in_pieces(backend: Backend) -> None:
+    model, x = from_module(lambda: small(4)), torch.randn(1000, 1, 3, 3)
+    params = model.init(0)
+    expected = model.forward(params, x, False)
+    with using(backend), torch.no_grad():
+        found = model.forward(params, x, False)
+    assert near(found.logits, expected.logits, 1e-5)
+    assert near(found.features, expected.features, 1e-5)
+
+
+@fast
+def test_what_the_kernels_cannot_do_torch_does(backend: Backend) -> None:
+    model = from_module(lambda: small(4))
+    params, x = model.init(0), torch.randn(3, 1, 3, 3)
+    expected = model.forward(params, x, True).logits
+    with using(backend):
+        stacked = {name: torch.stack([value, value]) for name, value in params.items()}
+        mapped = torch.func.vmap(lambda p: model.forward(p, x, True).logits)(stacked)
+        assert near(mapped[1], expected, 1e-5)
+        inputs = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(model.forward(params, inputs, True).logits.sum(), inputs)
+        assert slope.abs().sum() > 0
+        turned = {
+            name: value.t().contiguous().t() if value.ndim == 2 else value for name, value in params.items()
+        }
+        assert near(model.forward(turned, x, True).logits, expected, 1e-5)
+        assert len(model.forward(params, x[:0], True).logits) == 0
+        with pytest.raises(RuntimeError):
+            model.forward({**params, "4.weight": torch.zeros(2, 2)}, x, True)
+        with pytest.raises(RuntimeError):
+            model.forward(params, torch.randn(3, 1, 5, 5), True)
+
+
+@fast
+def test_a_number_that_is_none_stays_one(backend: Backend) -> None:
+    model = network(nn.Conv2d(1, 2, 1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2))
+    x = torch.ones(1, 1, 2, 2)
+    for place in range(4):
+        spoilt = x.clone().reshape(-1).index_fill(0, torch.tensor(place), torch.nan).reshape(x.shape)
+        with using(backend):
+            assert model.forward(model.init(0), spoilt, True).logits.isnan().all()
+
+
+@fast
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_step_is_torchs_step(backend: Backend, momentum: float, decay: float) -> None:
+    torch.manual_seed(0)
+    params = {"a": torch.randn(5, 7), "b": torch.randn(3), "c": torch.randn(())}
+    theirs = [nn.Parameter(value.clone()) for value in params.values()]
+    optimiser = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=decay)
+    memory = {name: torch.zeros_like(value) for name, value in params.items()} if momentum else {}
+    with using(backend):
+        for _ in range(3):
+            direction = {name: torch.randn_like(value) for name, value in params.items()}
+            for parameter, slope in zip(theirs, direction.values(), strict=True):
+                parameter.grad = slope.clone()
+            optimiser.step()
+            before = {name: value.clone() for name, value in params.items()}
+            new, memory = descend(params, direction, memory, Rates(0.1, momentum, decay))
+            assert all(torch.equal(params[name], before[name]) for name in params), (
+                "nothing is changed in place"
+            )
+            params = new
+    for ours, other in zip(params.values(), theirs, strict=True):
+        assert near(ours, other.detach(), 1e-6)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing compiled yet, and no other compiler than what a test puts there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("CXX", raising=False)
+    (tmp_path / "bin").mkdir()
+    build.library.cache_clear()
+    yield tmp_path
+    build.library.cache_clear()
+
+
+def test_without_a_compiler_there_are_torchs_operations(elsewhere: Path) -> None:
+    assert not build.ready()
+    assert not build.prepare("native")
+    assert "no C++ compiler" in build.status()
+    shortcut = Shortcut(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "1")
+    params = {"1.weight": torch.ones(2, 4), "1.bias": torch.zeros(2)}
+    with using("native"):
+        out = shortcut(params, torch.ones(3, 2, 2))
+        moved, _ = descend(params, params, {}, Rates(0.1, 0.0, 0.0))
+    assert out is not None
+    assert out.logits.tolist() == [[4.0, 4.0]] * 3
+    assert near(moved["1.weight"], torch.full((2, 4), 0.9), 1e-6)
+
+
+def fake_compiler(folder: Path, script: str) -> Path:
+    path = folder / "bin" / "c++"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_compiler_that_fails_is_named(elsewhere: Path) -> None:
+    fake_compiler(elsewhere, "echo 'no such option' >&2; exit 1")
+    assert not build.prepare("native")
+    assert "no such option" in build.status()
+    assert list((elsewhere / "cache" / "fedskew").iterdir()) == [], "nothing half-made is left"
+
+
+def test_a_library_that_cannot_be_loaded_is_no_library(elsewhere: Path) -> None:
+    fake_compiler(elsewhere, "exit 0")
+    assert not build.prepare("native")
+    assert "cannot be loaded" in build.status()
+
+
+@compiled
+def test_what_is_compiled_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path(build.library()._name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", str(tmp_path / "cxx"))
+    log = tmp_path / "log"
+    (tmp_path / "cxx").write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exit 0\necho x >> {log}\nfor out in "$@"; do :; done\ncp {real} "$out"\n'
+    )
+    (tmp_path / "cxx").chmod(0o755)
+    build.library.cache_clear()
+    assert not build.ready()
+    for _ in range(2):
+        assert isinstance(build.library(), ctypes.CDLL)
+        assert build.ready()
+        build.library.cache_clear()
+    assert log.read_text() == "x\n"
+    monkeypatch.undo()
+    build.library.cache_clear()
+
+
+@compiled
+@pytest.mark.slow
+@pytest.mark.parametrize("bytes_", [16, 32, 64])
+def test_no_path_reads_or_writes_beyond_its_buffers(bytes_: int, tmp_path: Path) -> None:
+    """Random chains under the sanitizers; paths this processor lacks are compiled only."""
+    source = Path(__file__).with_name("kernels_driver.cpp")
+    kernels = Path(build.__file__).with_name("native.cpp")
+    flags = {16: (), 32: ("-mavx2", "-mfma"), 64: ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mfma")}[bytes_]
+    common = ("-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    program = tmp_path / "driver"
+    command = ["c++", *common, *flags, f"-DVECTOR_BYTES={bytes_}", f'-DKERNELS="{kernels}"']
+    subprocess.run([*command, str(source), "-o", str(program)], check=True)
+    able = {"DEFAULT": 16, "AVX2": 32, "AVX512": 64}.get(torch.backends.cpu.get_cpu_capability(), 16)
+    if bytes_ <= able:
+        environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+        subprocess.run([str(program), "300"], check=True, env=environment, timeout=600)
