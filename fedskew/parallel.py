@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import queue
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,15 @@ def cores() -> int:
     return len(mine(0)) if mine else os.cpu_count() or 1
 
 
+def prepare() -> ForkServerContext:
+    """Starts the process that workers are forked from; it imports torch while this one goes on."""
+    context = multiprocessing.get_context("forkserver")
+    # Workers share what is imported before they are forked; vmap imports torch._dynamo at its first gradient.
+    context.set_forkserver_preload(["fedskew.runs", "torch._dynamo"])
+    forkserver.ensure_running()
+    return context
+
+
 def carry_on(places: Sequence[Path], workers: int = 0) -> Iterator[News]:
     """Trains the runs to their ends, several at a time; what one worker alone does is told run by run.
 
@@ -38,9 +48,7 @@ def carry_on(places: Sequence[Path], workers: int = 0) -> Iterator[News]:
     """
     count = min(workers or cores(), len(places))
     if count > 1:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["fedskew.runs"])
-        yield from _at_once(context, places, count)
+        yield from _at_once(prepare(), places, count)
         return
     for place in places:
         told: list[News] = []

@@ -19,6 +19,14 @@ METRICS = {
     "personal.trained.accuracy": "of the locally trained model",
     "personal.missing": "on classes never seen",
 }
+SETTINGS = {
+    "train.rounds": 40,
+    "train.epochs": 3,
+    "train.batch": 16,
+    "train.lr": 0.05,
+    "evaluate.also": ["trained"],
+    "engine.name": "vectorised",
+}
 HEAD = """# All methods on digits
 
 scikit-learn's digits over 20 clients with exactly two labels each; 10 clients a round, 40 rounds, 3 local epochs,
@@ -34,7 +42,7 @@ def train(folder: Path, seeds: range) -> Results:
     """Trains what is missing, then reads everything."""
     places = []
     for name in presets():
-        config = demo.config(name).changed({"evaluate.also": ["trained"], "engine.name": "vectorised"})
+        config = demo.config(name).changed(SETTINGS)
         places += [runs.ensure(config, seed, folder) for seed in seeds]
     for news in parallel.carry_on(places):
         if news.error:

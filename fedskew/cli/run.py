@@ -24,6 +24,10 @@ Seeds = Annotated[
 Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Runs at once; 0: one per core.")]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="Where clients are simulated: auto, serial, vectorised, pool or ray."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print the resolved settings, write nothing.")
 ]
@@ -70,6 +74,7 @@ def compare(
     over: Annotated[
         str | None, typer.Option("--over", help="Repeat under several skews: --over split.beta=0.1,0.5")
     ] = None,
+    engine: Engine = None,
     track: Track = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Begin what is missing, continue what is there.")
@@ -87,7 +92,8 @@ def compare(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if not names:
         raise ConfigError("--methods names no method. `fedskew methods` lists them.")
-    varied = {value: load(config, [*(set or []), *filter(None, [value])]) for value in _values(over)}
+    given = [*(set or []), *([f"engine.name={engine}"] if engine else [])]
+    varied = {value: load(config, [*given, *filter(None, [value])]) for value in _values(over)}
     each = [_with(one, name, value) for value, one in varied.items() for name in names]
     if dry_run:
         for one in each:
@@ -99,7 +105,9 @@ def compare(
     if failed and not places:
         console.print("none of these runs has failed.")
         return
-    finish(places, workers, json, trackers=trackers)
+    # A cluster has its own workers: one run after the other uses all of it, and joins it once.
+    at_once = 1 if all(one.engine.name == "ray" for one in each) and not workers else workers
+    finish(places, at_once, json, trackers=trackers)
 
 
 @app.command()
@@ -122,6 +130,9 @@ def demo(
     json: Json = False,
 ) -> None:
     """Eight methods on scikit-learn's digits: 20 clients with two labels each."""
+    from fedskew import parallel
+
+    parallel.prepare()
     from fedskew import runs
     from fedskew.demo import config
 

@@ -57,7 +57,7 @@ class Progress:
         self.done += by
         now = time.monotonic()
         wait = REDRAW if self.live else 5.0
-        if now - self.printed > wait or self.done == self.total:
+        if (now - self.printed > wait and self.done > by) or self.done == self.total:
             self.printed = now
             self._show(self._line(now, note))
 

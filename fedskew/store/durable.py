@@ -68,7 +68,7 @@ def put_all(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
         for name, data in files:
             sizes[folder / name] = len(data)
             _fill(folder / name, data)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(min(AT_ONCE, len(sizes)) or 1) as pool:
             list(pool.map(_sync, sizes.keys(), sizes.values()))
         for path, size in sizes.items():
             with explained(path, "written", size):
@@ -147,10 +147,6 @@ def _cut(path: Path, descriptor: int, size: int) -> int:
 
 def remove_all(paths: Iterable[Path]) -> None:
     """Unlinks files that nothing refers to."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(_remove, paths))
-
-
-def _remove(path: Path) -> None:
-    with explained(path, "removed"):
-        disk.remove(path)
+    for path in paths:
+        with explained(path, "removed"):
+            disk.remove(path)
