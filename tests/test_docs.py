@@ -133,8 +133,8 @@ def test_sphinx_has_nothing_to_say(tmp_path: Path) -> None:
     assert (tmp_path / "tutorial.html").exists()
 
 
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("readme", ROOT / "tools" / "readme.py")
+def tool(name: str = "readme") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -147,6 +147,14 @@ def test_the_readme_is_up_to_date() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert tool().filled(text, tool().generated()) == text
     assert (ROOT / "examples" / "quick_start.py").read_text(encoding="utf-8").strip() in text
+
+
+def test_the_pages_about_digits_are_made_of_their_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    first, second = tool("digits"), tool("digits_why")
+    results = ROOT / "results"
+    assert (DOCS / "digits.md").read_text("utf-8") == first.page(first.read_csv(results / "digits.csv"))
+    assert (DOCS / "digits-why.md").read_text("utf-8") == second.page(results / "digits_why.csv")
 
 
 def test_the_readme_begins_with_two_commands() -> None:
