@@ -27,6 +27,14 @@ class Case(NamedTuple):
         """[K] how many classes each client holds."""
         return (self.counts > 0).sum(1)
 
+    def pairs(self) -> tuple[int, int]:
+        """How many pairs there are of classes that somebody holds, and how many of them meet in no client."""
+        held = (self.counts > 0).double()
+        known = int((held.sum(0) > 0).sum())
+        met = int(((held.T @ held) > 0).triu(1).sum())
+        every = known * (known - 1) // 2
+        return every, every - met
+
     @property
     def batches(self) -> Tensor:
         """[K] how many batches each client has in a round."""
@@ -50,11 +58,18 @@ def _calibration(case: Case) -> Iterator[str]:
     goal = case.method.objective
     if not isinstance(goal, parts.CalibratedSoftmax | parts.BalancedSoftmax):
         return
+    masks = not (isinstance(goal, parts.CalibratedSoftmax) and goal.missing == "clip")
     alone = int((case.held == 1).sum())
-    if alone and not (isinstance(goal, parts.CalibratedSoftmax) and goal.missing == "clip"):
+    if alone and masks:
         yield (
             f"{goal.name}: {alone} of {len(case.counts)} clients hold one label. Among their own classes "
             "there is no other, so their loss is 0 and they send back the model they received."
+        )
+    pairs, apart = case.pairs()
+    if masks and 4 * apart > pairs:
+        yield (
+            f"{goal.name}: {apart} of {pairs} pairs of classes meet in no client, and a loss over a client's "
+            "own classes never tells them apart. FedRS and FedOVA do not have this trouble."
         )
     if isinstance(goal, parts.CalibratedSoftmax) and int(case.held.min()) == case.counts.shape[1]:
         margins = losses.fedlc_margins(case.counts.double(), goal.tau, goal.margin)

@@ -40,6 +40,7 @@ def test_a_sound_setting_is_left_alone(preset: str) -> None:
         ("FedAvg in all but name", said("fedlc", BALANCED)),
         ("clients hold one label", said("fedlc", LONELY)),
         ("clients hold one label", said("fedrod", LONELY)),
+        ("2 of 3 pairs of classes meet in no client", said("fedlc", LONELY)),
         ("no client misses a class", said("fedrs", BALANCED)),
         ("alpha = 1", said("fedrs", parts={"RestrictedSoftmax": {"alpha": 1.0}})),
         ("1 of 3 clients hold one label", said("fedova", LONELY)),
