@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: demo test faults lint clean
+.PHONY: demo test faults bench lint clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedskew demo
@@ -13,6 +13,9 @@ test: $(VENV)/dev.stamp
 
 faults: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+bench: $(VENV)/run.stamp
+	$(BIN)/fedskew bench
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -9,12 +9,14 @@ from fedskew.config import Config
 from fedskew.data import partition
 from fedskew.data.federation import Training
 from fedskew.engines.choose import Choice
+from fedskew.errors import ConfigError
 from fedskew.evaluate import Timetable
 from fedskew.experiment import Experiment
 from fedskew.gate import Limits
 from fedskew.method import Method
 from fedskew.methods import table
 from fedskew.parts.aggregates import Mean
+from fedskew.privacy import Privacy
 from fedskew.step import SGD
 
 
@@ -42,6 +44,7 @@ def experiment(config: Config) -> Experiment:
         also=config.evaluate.also,
         engine=Choice(**config.engine.model_dump()),
         gate=limits(config) if config.gate.enabled else None,
+        privacy=privacy(config),
         dtype=getattr(torch, config.dtype),
     )
 
@@ -49,6 +52,19 @@ def experiment(config: Config) -> Experiment:
 def limits(config: Config) -> Limits:
     """What a reply may hold at most."""
     return Limits(config.gate.norm, config.gate.largest, config.gate.minimum)
+
+
+def privacy(config: Config) -> Privacy | None:
+    """How replies are protected, if at all."""
+    table = config.privacy
+    if table.kind == "none":
+        return None
+    if table.kind == "local" and config.evaluate.personal:
+        raise ConfigError(
+            "privacy.kind = 'local': clients would tell how their own models do on each class, without noise. "
+            "Set evaluate.personal = 0."
+        )
+    return Privacy(table.kind, table.clip, table.noise, table.delta, table.secret)
 
 
 def method(config: Config) -> Method:

@@ -120,6 +120,22 @@ class GateTable(_Closed):
     minimum: Positive = Field(1, description="good replies a round needs; with fewer the model stays")
 
 
+class PrivacyTable(_Closed):
+    """Differential privacy of each client's whole data; see the page on privacy."""
+
+    kind: Literal["none", "central", "local"] = Field(
+        "none", description="who adds noise: nobody, the server to the mean, or every client to its reply"
+    )
+    clip: Annotated[float, Field(gt=0)] = Field(1.0, description="largest norm of a client's change")
+    noise: Annotated[float, Field(gt=0)] = Field(
+        1.0, description="standard deviation over the sensitivity, which is clip (central) or 2 clip (local)"
+    )
+    delta: Annotated[float, Field(gt=0, lt=1)] = Field(1e-5, description="of the guarantee (epsilon, delta)")
+    secret: bool = Field(
+        False, description="noise from the system's entropy; a run with it cannot be repeated bit for bit"
+    )
+
+
 class FlowerTable(_Closed):
     """How a deployment on Flower waits for its clients."""
 
@@ -148,6 +164,7 @@ class Config(_Closed):
     evaluate: EvaluateTable = EvaluateTable()
     engine: EngineTable = EngineTable()
     gate: GateTable = GateTable()
+    privacy: PrivacyTable = PrivacyTable()
     flower: FlowerTable = FlowerTable()
 
     def toml(self) -> str:

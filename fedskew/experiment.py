@@ -20,6 +20,7 @@ from fedskew.data.partition import Labels, Natural, Partition, Scheme, hold_out,
 from fedskew.engines.choose import Choice, engine, resolve
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
+from fedskew.engines.private import Private
 from fedskew.evaluate import Evaluator, Record, Timetable
 from fedskew.fit import Round, fit
 from fedskew.gate import Limits
@@ -27,6 +28,7 @@ from fedskew.method import Method
 from fedskew.methods import compose
 from fedskew.models.module import factory
 from fedskew.models.registry import model
+from fedskew.privacy import Account, Privacy
 from fedskew.results import Result, Results
 from fedskew.step import SGD
 from fedskew.tree import State
@@ -56,6 +58,7 @@ class Experiment:
     also: tuple[str, ...] = ()
     engine: Choice = Choice()
     gate: Limits | None = None  # refuses bad replies; without it a client that diverges ends the run
+    privacy: Privacy | None = None
     name: str = ""
     dtype: torch.dtype = torch.float32
     data_options: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +108,7 @@ class Experiment:
             build = model(self.model, self.model_options, shape)
         else:
             build = factory(self.model)
-        return Algorithm(
+        made = Algorithm(
             method,
             method.network.build(build, federation.classes),
             self.solver,
@@ -115,6 +118,9 @@ class Experiment:
             keep_trained=bool(self.timetable.personal),
             dtype=self.dtype,
         )
+        if self.privacy:
+            self.privacy.check(made)
+        return made
 
     def choice(self, seed: int, data: Dataset) -> Choice:
         """The engine that suits this setting."""
@@ -125,7 +131,8 @@ class Experiment:
         """Everything one seed needs, built and ready."""
         feed = self._feed(seed, data or self.dataset())
         chosen = resolve(self.engine, feed.algorithm, feed)
-        return Session(self, feed, engine(chosen, feed.algorithm, feed, self.gate))
+        made = engine(chosen, feed.algorithm, feed, self.gate)
+        return Session(self, feed, Private(made, feed.algorithm, self.privacy) if self.privacy else made)
 
     def _feed(self, seed: int, data: Dataset) -> Feed:
         federation = self.federation(data, seed)
@@ -176,9 +183,14 @@ class Session:
         steps = fit(
             self.feed.algorithm, self.engine, federation, plan.rounds, plan.participation, start, server
         )
+        account = Account(plan.privacy, self._asked) if plan.privacy else None
         for round in steps:
             record, clients = evaluator.record(round, plan.rounds)
-            yield Step(record, clients, round)
+            yield Step(record | (account.record(round.number) if account else {}), clients, round)
+
+    def _asked(self, round: int) -> Sequence[int]:
+        federation, seed = self.feed.federation, self.feed.algorithm.seed
+        return federation.participants(seed, round, self.experiment.participation)
 
     def __enter__(self) -> Session:
         return self

@@ -1,5 +1,6 @@
 """The generator of rounds: progress, checkpoints and evaluation are ordinary code around it."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,9 @@ from fedskew.engines.engine import Engine
 from fedskew.errors import DivergedError
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
+
+HOPELESS = 1e6  # a client's mean loss from which nothing comes back, though its numbers may stay finite
+HINT = "Lower train.lr, or set train.clip; the last good model is kept."
 
 
 class Round(NamedTuple):
@@ -39,15 +43,27 @@ def fit(
         if replies is not None:
             _refuse_divergence(replies, cohort)
             server = algorithm.step(server, replies, cohort)
+            _refuse_lost_model(server, number)
         yield Round(number, before, server, replies, cohort)
 
 
 def _refuse_divergence(replies: Reply, cohort: Cohort) -> None:
-    lost = [
-        k for k, loss in zip(cohort.ids, replies.loss.tolist(), strict=True) if not abs(loss) < float("inf")
-    ]
+    losses = zip(cohort.ids, replies.loss.tolist(), strict=True)
+    lost = [(client, loss) for client, loss in losses if not abs(loss) < HOPELESS]
     if lost:
+        what = f"is {lost[0][1]:.3g}" if math.isfinite(lost[0][1]) else "is not finite"
         raise DivergedError(
-            f"training diverged in round {cohort.round}: the loss of client {lost[0]} is not finite "
-            f"({len(lost)} of {len(cohort.ids)} participants). Lower train.lr, or set train.clip."
+            f"training diverged in round {cohort.round}: the loss of client {lost[0][0]} {what} "
+            f"({len(lost)} of {len(cohort.ids)} participants). {HINT}"
         )
+
+
+def _refuse_lost_model(server: State, round: int) -> None:
+    """A last step can overflow after every loss was finite; such a model must never be committed."""
+    for part, entries in server.items():
+        for name, value in entries.items():
+            if not bool(value.isfinite().all()):
+                where = name if part == "shared" else f"{part}/{name}"
+                raise DivergedError(
+                    f"training diverged in round {round}: the server's {where} is not finite. {HINT}"
+                )

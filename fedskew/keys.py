@@ -3,7 +3,18 @@
 import numpy as np
 from numpy.typing import NDArray
 
-STREAMS = ("participants", "order", "model", "client", "partition", "share", "augment", "dropout", "epoch")
+STREAMS = (
+    "participants",
+    "order",
+    "model",
+    "client",
+    "partition",
+    "share",
+    "augment",
+    "dropout",
+    "epoch",
+    "noise",
+)
 
 
 def stream(name: str, seed: int, *key: int) -> np.random.Generator:

@@ -67,9 +67,10 @@ def _phase(
     dtype = next(iter(work.values())).dtype
     tally = _Tally(0, torch.zeros((), dtype=dtype), 0)
     width = max(update.step.batches for update in phase.updates)
+    active = plan.alive()
     for first in range(0, len(plan.steps), width):
         batches = [context.data.batch(plan, position) for position in range(first, first + width)]
-        alive = None if batches[0].live is None else batches[0].live.any()
+        alive = None if active is None else active[first]
         for index, update in enumerate(phase.updates):
             work, memories[index], value = _update(
                 update, work, memories[index], batches, alive, context, hold, differentiate

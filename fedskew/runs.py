@@ -17,12 +17,13 @@ from fedskew.data.federation import Federation
 from fedskew.data.partition import Partition
 from fedskew.data.partition.dealing import Indices
 from fedskew.data.partition.measure import counts
-from fedskew.errors import ConfigError, DivergedError
+from fedskew.errors import ConfigError, DiskError, DivergedError
 from fedskew.experiment import Experiment, Session
 from fedskew.results import Result
 from fedskew.store import environment, layout
 from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
+from fedskew.tree import State
 from fedskew.values import Cohort
 
 PARTITION = "partition.json"
@@ -82,11 +83,11 @@ def carry_on(place: Path, on_round: OnRound | None = None, opened: Opened | None
 
 
 def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_round: OnRound | None) -> None:
-    point = store.load()
-    start, server = 0, None
+    point, kept = store.load(), store.kept()
+    start, server = (0, None) if point is None else (point.round + 1, point.server)
     if point is not None:
-        start, server = point.round + 1, point.server
-        session.engine.kept.update(point.kept)
+        check_fits(point.server, session.feed.algorithm.init(), place)
+    session.engine.adopt(kept)
     store.log_event("resumed" if point else "started", {"round": start})
     clock = time.monotonic()
     try:
@@ -97,6 +98,7 @@ def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_r
                 store.log_event("refused", {"round": step.round.number, **refusal._asdict()})
             changed = {client: session.engine.kept[client] for client in step.round.cohort.ids}
             store.save(step.round.number, step.round.server, changed)
+            kept.settle()
             store.log_event("round", _timing(step.round.cohort, time.monotonic() - clock))
             clock = time.monotonic()
             if on_round:
@@ -105,6 +107,20 @@ def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_r
         store.log_event("diverged", {"why": str(error)})
         raise
     store.log_event("finished", {"round": config.train.rounds})
+
+
+def check_fits(found: State, expected: State, place: Path) -> None:
+    """Refuses a checkpoint whose network is not this run's: a file that others made can hold anything."""
+    theirs, ours = found.get("shared", {}), expected["shared"]
+    strange = sorted(theirs.keys() ^ ours.keys())
+    for name in ours.keys() & theirs.keys():
+        if (theirs[name].shape, theirs[name].dtype) != (ours[name].shape, ours[name].dtype):
+            strange.append(name)
+    if strange:
+        raise DiskError(
+            f"{place}: its checkpoint is of another network ({strange[0]} does not fit). Put the run's own "
+            "files back, or start it again under another name."
+        )
 
 
 def _timing(cohort: Cohort, seconds: float) -> dict[str, object]:

@@ -24,7 +24,7 @@ def fill(method: Method, tables: Mapping[str, object]) -> Method:
             terms[name] = _changed(kind, terms.get(name), settings)
             continue
         slot = next(slot for slot in SLOTS if issubclass(kind, _base(slot)))
-        present = getattr(method, slot)
+        present = filled.get(slot, getattr(method, slot))
         if present != getattr(Method(), slot) and present.name != name:
             raise ConfigError(
                 f"{name} and {present.name} both fill the slot '{slot}': keep one of the two, "

@@ -67,6 +67,7 @@ def take(place: Path, client: int | None = None) -> Taken:
     data = plan.dataset()
     federation = plan.federation(data, config.seeds[0])
     algorithm = plan.algorithm(federation, config.seeds[0])
+    runs.check_fits(found.server, algorithm.init(), place)
     feed = Feed.of(algorithm, federation, plan.training)
     tree = _overall(algorithm, found, place) if client is None else _own(feed, found, client)
     shape = tuple(data.x.shape[1:])

@@ -1,6 +1,7 @@
 """A run whose training is a few sums, for the tests of the store."""
 
 import math
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,3 +53,22 @@ def finish(folder: Path) -> RunStore:
     with RunStore.open(folder) if layout.is_run(folder) else begin(folder) as store:
         train(store)
         return store
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    """The bytes after one random change: more, fewer or others."""
+    at = rng.randrange(len(data) + 1)
+    noise = rng.randbytes(rng.randint(1, 8))
+    ways = [
+        data[:at] + noise + data[at:],
+        data[:at] + noise + data[at + len(noise) :],
+        data[: rng.randrange(max(1, len(data)))],
+        b"",
+        data + noise,
+        data[:at] + bytes(len(data) - at),
+        data[:at] + data[at + 1 :],
+        data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+        if at < len(data)
+        else data[1:],
+    ]
+    return rng.choice(ways)

@@ -15,6 +15,7 @@ import torch
 
 pytest.importorskip("flwr", reason="the extra `flower` is not installed")
 
+import httpx
 from bad_replies import BAD, CASES
 from flower_nodes import NODES, DirectPost, arrived, config, load
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message
@@ -139,6 +140,41 @@ def test_unreadable_answers_are_refused(note: str) -> None:
         unpack_answer(Parcel({}, note))
     with pytest.raises(UnusableError):
         unpack_reply({"shared": {}})
+
+
+# A SuperLink that has no time
+
+
+class Busy:
+    """A grid that fails at first, as a SuperLink does whose database is locked."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def get_node_ids(self) -> list[int]:
+        return self._after_failing([7])
+
+    def push_messages(self, messages: list[Message]) -> list[str]:
+        return self._after_failing(["letter"])
+
+    def pull_messages(self, letters: list[str]) -> list[Message]:
+        return self._after_failing([])
+
+    def _after_failing(self, value: list[object]) -> list[object]:
+        self.failures += 1
+        if self.failures % 2:
+            raise httpx.HTTPStatusError(
+                "500", request=httpx.Request("POST", "https://x"), response=httpx.Response(500)
+            )
+        return value
+
+
+def test_a_superlink_that_has_no_time_is_asked_again() -> None:
+    post = link.GridPost(Busy())
+    assert [list(post.nodes()) for _ in range(3)] == [[], [7], [7]]
+    assert [post.send(7, "train", Parcel({}, ""), 1.0) for _ in range(2)] == ["letter", ""]
+    post.grid.failures = 0
+    assert [list(post.collect(["letter"])) for _ in range(2)] == [[], []]
 
 
 # Every preset

@@ -22,14 +22,18 @@ LEVELS = (
     ("method",),
     ("slots", "adapt"),
     ("algorithm", "methods"),
-    ("gate",),
+    ("gate", "privacy"),
     ("engines", "config"),
 )
 RANK = {room: rank for rank, rooms in enumerate(LEVELS) for room in rooms}
 EDGE = len(LEVELS)  # experiment, report, cli and whatever else stands on all of this
 PICKLE_READER = "data.cifar"
 FOREIGN_CODE = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
-FOREIGN_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load"}
+FOREIGN_CALLS = {
+    *("eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec"),
+    *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
+    *("yaml.load", "yaml.unsafe_load", "yaml.full_load"),
+}
 
 
 @cache
@@ -92,7 +96,8 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 def dangers(tree: ast.AST) -> Iterator[str]:
     """What in a module could run code that somebody else wrote."""
-    yield from {target.split(".")[0] for target in imports(tree)} & FOREIGN_CODE
+    imported = set(imports(tree))
+    yield from ({target.split(".")[0] for target in imported} & FOREIGN_CODE) | (imported & FOREIGN_CALLS)
     for function, call in calls(tree):
         options = {option.arg: ast.unparse(option.value) for option in call.keywords}
         if function in FOREIGN_CALLS or (function == "torch.load" and options.get("weights_only") != "True"):
@@ -186,6 +191,9 @@ def test_imports_are_seen(code: str, found: set[str]) -> None:
         "def f():\n    from dill import load",
         "eval('1')",
         "os.system('ls')",
+        "from os import system as go",
+        "yaml.load(text)",
+        "subprocess.getoutput('ls')",
         "subprocess.run('ls', shell=True)",
         "torch.load('x')",
         "np.load('x', allow_pickle=True)",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fedskew.errors import LockedError
-from fedskew.store.lock import Lock, Owner, start_time
+from fedskew.store.lock import Lock, Owner, refuse_if_owned, start_time
 
 RACES = 20
 HOLD = """
@@ -125,6 +125,16 @@ def test_a_lock_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     other.check()
     assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
     other.release()
+
+
+def test_to_ask_who_owns_it_changes_nothing(tmp_path: Path) -> None:
+    process, _ = holder(tmp_path / "lock")
+    before = (tmp_path / "lock").read_bytes()
+    with pytest.raises(LockedError, match=f"in use by process {process.pid} on "):
+        refuse_if_owned(tmp_path / "lock")
+    end(process)
+    refuse_if_owned(tmp_path / "lock")
+    assert (tmp_path / "lock").read_bytes() == before, "the next owner still learns who died"
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number() -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 from references import world
-from references.runs import PRESETS, algorithm
+from references.runs import PRESETS, advance, algorithm
+from torch import nn
 
 from fedskew import Experiment, Labels, Training
 from fedskew.algorithm import Algorithm
@@ -28,6 +29,9 @@ from fedskew.engines.shelf import Shelf
 from fedskew.engines.worker import shares
 from fedskew.errors import ConfigError, DivergedError
 from fedskew.examine import Exam
+from fedskew.kernels import Backend
+from fedskew.models.module import factory
+from fedskew.step import SGD
 from fedskew.store import codec
 from fedskew.tree import State
 from fedskew.values import Model, Out
@@ -123,6 +127,48 @@ def test_any_number_of_workers_gives_the_same_bits(method: str) -> None:
     serial = outcome(method, "serial")
     for workers in (1, 2, 4):
         assert outcome(method, "pool", workers) == serial, workers
+
+
+def plain(outputs: int) -> nn.Module:
+    """A network that every backend can run."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 3, 2, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, outputs)),
+    )
+
+
+def three_rounds(method: str, backend: Backend, workers: int | None) -> tuple[bytes, object]:
+    """The bits of a run with so many workers; None for the serial engine."""
+    preset = PRESETS[method]
+    model = preset.network.build(factory(plain), world.CLASSES)
+    bound = Algorithm(preset, model, SGD(0.05, 0.9, 0.01), len(world.COUNTS), seed=world.SEED)
+    sides = bound, world.federation(), world.TRAINING
+    engine: Engine = Serial(*sides, backend=backend) if workers is None else Pool(*sides, workers, backend)
+    try:
+        server, _ = advance(bound, engine, bound.init(), range(world.ROUNDS))
+        return codec.encode(server), kept_bits(engine)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+@pytest.mark.parametrize("method", METHODS)
+def test_fast_backends_give_the_same_bits_in_workers(method: str, backend: Backend) -> None:
+    torch.set_num_threads(1)
+    assert three_rounds(method, backend, 2) == three_rounds(method, backend, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["autograd", "torch", "native"])
+@pytest.mark.parametrize("method", PRESETS)
+def test_every_preset_backend_and_number_of_workers_gives_the_same_bits(
+    method: str, backend: Backend
+) -> None:
+    """With `test_engines_agree` and `test_every_preset_on_every_backend`, which compare numbers, all are compared."""
+    torch.set_num_threads(1)
+    serial = three_rounds(method, backend, None)
+    for workers in (1, 2, 4):
+        assert three_rounds(method, backend, workers) == serial, workers
 
 
 def test_a_worker_killed_between_rounds_is_replaced() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 import ray
 from bad_replies import BAD, entry, faulty
+from command import fedskew
 
 from fedskew.algorithm import Algorithm
 from fedskew.engines.choose import Choice, engine
@@ -24,7 +26,8 @@ from fedskew.engines.ray import Home, Ray, connect
 from fedskew.engines.serial import Serial
 from fedskew.examine import Exam
 from fedskew.gate import Gate, Limits
-from fedskew.store import codec
+from fedskew.store import checkpoint, codec
+from fedskew.store.reader import RunReader
 from fedskew.tree import State
 
 pytestmark = [
@@ -33,6 +36,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves its sockets to the end of the process
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+SWEEP = """
+name = "sweep"
+split = { scheme = "labels", clients = 10, per_client = 2 }
+model = { name = "mlp", hidden = [8] }
+train = { rounds = 2, epochs = 1 }
+engine = { backend = "autograd" }
+"""
 SOME = ("fedavg", "scaffold", "fedova", "map", "grpfed")
 
 
@@ -63,7 +73,10 @@ def same(a: Engine, b: Engine) -> bool:
     )
 
 
-@pytest.mark.parametrize("method", SOME)
+EVERY = [pytest.param(name, marks=[] if name in SOME else pytest.mark.slow) for name in PRESETS]
+
+
+@pytest.mark.parametrize("method", EVERY)
 def test_ray_gives_the_serial_bits(method: str) -> None:
     bound = algorithm(PRESETS[method], dtype=torch.float32)
     machine = Ray(bound, world.federation(), world.TRAINING, workers=2, block=2)
@@ -147,3 +160,18 @@ def test_the_engine_can_be_chosen() -> None:
     assert isinstance(machine, Ray)
     assert codec.encode(rounds(bound, machine, range(2))) == codec.encode(serial(bound, range(2))[0])
     machine.close()
+
+
+def test_a_sweep_on_ray_gives_the_serial_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    for name in ("ray", "serial"):
+        chosen = ["--engine", name, "--out", str(tmp_path / name), *(["--workers", "1"] * (name == "serial"))]
+        said = fedskew("compare", str(path), "--methods", "fedavg,scaffold", *chosen)
+        assert said.code == 0, said.err
+    for method in ("fedavg", "scaffold"):
+        ours, theirs = (
+            checkpoint.load(tmp_path / name / f"sweep-{method}" / "0") for name in ("ray", "serial")
+        )
+        assert codec.encode(ours.server) == codec.encode(theirs.server)
+        assert RunReader(tmp_path / "ray" / f"sweep-{method}" / "0").config()["engine"]["name"] == "ray"

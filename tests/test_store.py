@@ -14,6 +14,7 @@ from store_run import CLIENTS, CONFIG, FILES, LAST, begin, finish, result, train
 
 from fedskew.errors import DiskError
 from fedskew.store import checkpoint, codec, disk, environment
+from fedskew.store.kept import Kept
 from fedskew.store.reader import RunReader
 from fedskew.store.records import NOTHING, Ref
 from fedskew.store.run import RunStore
@@ -162,7 +163,26 @@ def test_kept_states_are_read_when_asked_for_and_follow_the_commits(tmp_path: Pa
         [path] = [p for p in (tmp_path / "run/states").iterdir() if p.read_bytes() == codec.encode(kept[3])]
         path.write_bytes(path.read_bytes()[:-1] + b"!")
         with pytest.raises(DiskError, match=path.name):
-            kept[3]
+            store.kept()[3]
+
+
+def test_no_more_committed_states_are_held_than_there_is_room_for(tmp_path: Path) -> None:
+    with begin(tmp_path / "run") as store:
+        asked: list[Ref] = []
+        read = store.kept()._read
+        kept = Kept(store._index, lambda ref: asked.append(ref) or read(ref), room=1000)  # type: ignore[func-returns-value]
+        for client in range(4):
+            kept[client] = {"private": {"w": torch.full((100,), float(client))}}
+        store.save(0, {}, kept.changed)
+        kept.settle()
+        assert [float(kept[client]["private"]["w"][0]) for client in range(4)] == [0, 1, 2, 3]
+        assert len(asked) == 2, "the two that settled last are still there"
+        block = torch.zeros(10, 100)
+        kept[3] = {"private": {"w": block[3]}}
+        store.save(1, {}, kept.changed)
+        kept.settle()
+        kept[3]
+        assert len(asked) == 3, "a row keeps its whole block, which is too large"
 
 
 def test_a_reader_tells_what_is_committed_and_what_is_not(tmp_path: Path) -> None:

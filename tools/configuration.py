@@ -1,11 +1,13 @@
 """Writes docs/configuration.md from the schema: python tools/configuration.py."""
 
+from dataclasses import fields
 from pathlib import Path
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fedskew.config import Config
+from fedskew.parts import ClippedMean, Median, MultiKrum, TrimmedMean
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 HEAD = """# Configuration
@@ -30,7 +32,23 @@ def text() -> str:
     for name, field in Config.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             parts.append(_table(f"`[{name}]`", field.annotation))
-    return "\n".join(parts)
+    return "\n".join([*parts, _parts()])
+
+
+def _parts() -> str:
+    """The aggregates that no preset has: who wants one names it."""
+    lines = [
+        "## Robust aggregates\n",
+        "Parts that no preset uses; a table `[method.NAME]` puts one in the place of the mean. What they cost under "
+        "label\nskew is measured in [Reliability](reliability.md).\n",
+        "| part | settings | what it does |",
+        "|---|---|---|",
+    ]
+    for part in (ClippedMean, Median, MultiKrum, TrimmedMean):
+        settings = ", ".join(f"`{field.name}` = {field.default}" for field in fields(part))
+        about = " ".join((part.__doc__ or "").split("\n\n")[0].split())
+        lines.append(f"| `{part.__name__}` | {settings or 'none'} | {about} |")
+    return "\n".join(lines) + "\n"
 
 
 def _table(title: str, model: type[BaseModel], skip_tables: bool = False) -> str:

@@ -26,7 +26,7 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Runs the command line."""
-    from fedskew.cli import advice, data, flower, look, report, reproduce, run, use  # noqa: F401  (they add commands)
+    from fedskew.cli import advice, bench, data, flower, look, report, reproduce, run, use  # noqa: F401  (they add commands)
 
     try:
         app(prog_name="fedskew")

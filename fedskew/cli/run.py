@@ -117,6 +117,12 @@ def resume(
     json: Json = False,
 ) -> None:
     """Continue interrupted runs to exactly what they would have been."""
+    from fedskew.store import layout
+    from fedskew.store.lock import refuse_if_owned
+
+    for place in places:  # told at once, before torch is loaded
+        if layout.is_run(place) and (place / layout.LOCK).is_file():
+            refuse_if_owned(place / layout.LOCK)
     from fedskew import runs
 
     finish(runs.find(places), workers, json)

@@ -19,6 +19,9 @@ class Engine(Protocol):
     def kept(self) -> MutableMapping[int, State]:
         """What clients remember, by client."""
 
+    def adopt(self, kept: MutableMapping[int, State]) -> None:
+        """Goes on from what clients remember: in that very mapping, or with a copy in a place of its own."""
+
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Stacked replies in client order, None if there are none; the cohort is who is among them."""
 

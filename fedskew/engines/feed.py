@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,6 +51,10 @@ class Feed:
         """The lowest value of each channel, with which augmented images are padded."""
         return self.x.amin((0, 2, 3)) if self.training.augment else None
 
+    @cached_property
+    def _epochs(self) -> dict[int, list[Piece]]:
+        return {}
+
     def client(self, round: int, client: int) -> Client:
         """One client with ragged batches."""
         return self._client(client, tuple(_ragged(steps) for steps in self._phases(round, client)))
@@ -61,15 +66,15 @@ class Feed:
     def block(self, round: int, clients: Sequence[int]) -> Client:
         """Many clients stacked along a leading axis, each phase padded on its own."""
         plans = [self._phases(round, client) for client in clients]
-        rows = [self._client(client, ()) for client in clients]
-        wide = max(len(row.classes) for row in rows)
-        padded = [_widen(row, wide) for row in rows]
+        counts = self.federation.counts[list(clients)]
+        held = [row.nonzero()[:, 0] for row in counts]
+        wide = max(map(len, held))
         return Client(
             self.x,
             self.federation.data.y,
-            torch.stack([row.counts for row in padded]),
-            torch.stack([row.classes for row in padded]),
-            torch.stack([row.owned for row in padded]),
+            counts,
+            torch.stack([torch.cat([own, own[:1].expand(wide - len(own))]) for own in held]),
+            torch.stack([torch.arange(wide) < len(own) for own in held]),
             tuple(_pad(phase, self.training.batch) for phase in zip(*plans, strict=True)),
             torch.tensor(clients),
             _pad([self._epoch(client) for client in clients], self.training.batch),
@@ -99,6 +104,11 @@ class Feed:
         )
 
     def _epoch(self, client: int) -> list[Piece]:
+        if client not in self._epochs:  # it is the same in every round
+            self._epochs[client] = self._one_pass(client)
+        return self._epochs[client]
+
+    def _one_pass(self, client: int) -> list[Piece]:
         own, batch = self.federation.partition.train[client], self.training.batch
         shuffled = own[keys.stream("epoch", self.algorithm.seed, client).permutation(len(own))]
         return [Piece(shuffled[first : first + batch]) for first in range(0, len(own), batch)]
@@ -137,25 +147,26 @@ def _grouped(steps: list[Piece], width: int) -> list[Piece]:
     return [steps[i % len(steps)] for i in range(count)]
 
 
-def _widen(row: Client, wide: int) -> Client:
-    missing = wide - len(row.classes)
-    classes = torch.cat([row.classes, row.classes[:1].expand(missing)])
-    owned = torch.cat([row.owned, torch.zeros(missing, dtype=torch.bool)])
-    return row._replace(classes=classes, owned=owned)
-
-
 def _pad(phase: Sequence[list[Piece]], batch: int) -> Plan:
     longest = max(len(steps) for steps in phase)
-    positions = torch.zeros(len(phase), longest, batch, dtype=torch.int64)
-    live = torch.zeros(len(phase), longest, batch, dtype=torch.bool)
-    offsets = torch.zeros(len(phase), longest, batch, 2, dtype=torch.int64)
-    flips = torch.zeros(len(phase), longest, batch, dtype=torch.bool)
-    for k, steps in enumerate(phase):
-        for s, step in enumerate(steps):
-            size = len(step.positions)
-            positions[k, s, :size] = torch.from_numpy(step.positions)
-            live[k, s, :size] = True
-            if step.draws is not None:
-                offsets[k, s, :size], flips[k, s, :size] = step.draws
-    drawn = any(step.draws is not None for steps in phase for step in steps)
-    return Plan(positions, live, Draws(offsets, flips) if drawn else None)
+    sizes = np.zeros((len(phase), longest, 1), dtype=np.int64)
+    for row, steps in zip(sizes, phase, strict=True):
+        row[: len(steps), 0] = [len(step.positions) for step in steps]
+    live = np.arange(batch) < sizes
+    positions = np.zeros(live.shape, dtype=np.int64)
+    pieces = [step for steps in phase for step in steps]
+    if pieces:
+        positions[live] = np.concatenate([step.positions for step in pieces])
+    mask = torch.from_numpy(live)
+    return Plan(torch.from_numpy(positions), mask, _padded_draws([step.draws for step in pieces], mask))
+
+
+def _padded_draws(drawn: Sequence[Draws | None], live: Tensor) -> Draws | None:
+    real = [draws for draws in drawn if draws is not None]
+    if not real:
+        return None
+    offsets = torch.zeros(*live.shape, 2, dtype=torch.int64)
+    flips = torch.zeros_like(live)
+    offsets[live] = torch.cat([draws.offsets for draws in real])
+    flips[live] = torch.cat([draws.flips for draws in real])
+    return Draws(offsets, flips)

@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,10 @@ class Pool:
         prepare(backend)  # once, before there are workers
         self._crew = Crew(context, partial(serve, site), workers or available())
         self._end = weakref.finalize(self, _end, self._crew, self.kept)
+
+    def adopt(self, kept: MutableMapping[int, State]) -> None:
+        """States are copied to where the workers find them."""
+        self.kept.update(kept)
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients; what they remember changes when all have answered."""

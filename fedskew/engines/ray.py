@@ -136,6 +136,10 @@ class Ray:
         self._homes = [self._home() for _ in range(min(count, len(federation.trainers)))]
         self._of = _dealt(self.feed, len(self._homes))
 
+    def adopt(self, kept: MutableMapping[int, State]) -> None:
+        """States are copied to where the actors find them."""
+        self.kept.update(kept)
+
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients where their states are."""
         sent = ray.put(message)

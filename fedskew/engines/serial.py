@@ -1,6 +1,6 @@
 """One client after the other, in this process; with plain autograd it is the reference."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Federation, Training
@@ -28,7 +28,11 @@ class Serial:
         self.algorithm, self.gate, self.backend = algorithm, gate, backend
         keep_memory()
         self.feed = Feed.of(algorithm, federation, training)
-        self.kept: dict[int, State] = {}
+        self.kept: MutableMapping[int, State] = {}
+
+    def adopt(self, kept: MutableMapping[int, State]) -> None:
+        """States are read from, and put into, this mapping from now on."""
+        self.kept = kept
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients one by one."""
@@ -41,7 +45,7 @@ class Serial:
                 answers[client], states[client] = self.algorithm.local(message, kept, data)
         asked = Cohort(tuple(ids), self.algorithm.population, round)
         replies, cohort = gather(answers, message, asked, self.gate)
-        self.kept |= {client: states[client] for client in cohort.ids}
+        self.kept.update((client, states[client]) for client in cohort.ids)
         return replies, cohort
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:

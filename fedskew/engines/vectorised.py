@@ -1,6 +1,6 @@
 """Blocks of clients at once through torch.func.vmap; good for small dense models and for GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 import torch
 
@@ -36,7 +36,11 @@ class Vectorised:
             )
         self.algorithm, self.block, self.gate = algorithm, block, gate
         self.feed = Feed.of(algorithm, federation, training)
-        self.kept: dict[int, State] = {}
+        self.kept: MutableMapping[int, State] = {}
+
+    def adopt(self, kept: MutableMapping[int, State]) -> None:
+        """States are read from, and put into, this mapping from now on."""
+        self.kept = kept
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients block by block."""
@@ -46,7 +50,7 @@ class Vectorised:
             found |= self._run(message, ordered[first : first + self.block], round)
         asked = Cohort(tuple(ids), self.algorithm.population, round)
         replies, cohort = gather({client: found[client][0] for client in ids}, message, asked, self.gate)
-        self.kept |= {client: found[client][1] for client in cohort.ids}
+        self.kept.update((client, found[client][1]) for client in cohort.ids)
         return replies, cohort
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:

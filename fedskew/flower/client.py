@@ -29,6 +29,7 @@ from fedskew.flower.parcel import Arrays, Handler, Parcel, Settings
 from fedskew.flower.site import Load
 from fedskew.kernels import using
 from fedskew.tree import State
+from fedskew.values import Reply
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,17 @@ class Node:
             backend = self.config.engine.backend
             with using("autograd" if backend == "auto" else backend):
                 reply, kept = feed.algorithm.local(order.state, kept, feed.client(order.round, client))
-            packed = pack_reply(reply)
+            packed = pack_reply(self._protected(reply, order, client))
             memory.put(order.round, kept, since)
             memory.put_reply(name, packed)
         return packed
+
+    def _protected(self, reply: Reply, order: Order, client: int) -> Reply:
+        """What may leave; it is stored, so that a task that comes again does not show other noise."""
+        privacy = build.privacy(self.config)
+        if privacy is None or privacy.kind == "central":
+            return reply
+        return privacy.sent(reply, order.state["shared"], self.config.seeds[0], order.round, client)
 
     def _evaluate(self, order: Order, client: int, lost: list[int]) -> State:
         feed = self.feed(client)

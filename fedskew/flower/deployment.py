@@ -6,11 +6,13 @@ Every process is started here, watched, started again if it dies, and ended by i
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ import tomli_w
 
 from fedskew.errors import FedskewError
 from fedskew.flower.certificates import certificates, node_key
+from fedskew.flower.processes import children, gone
 
 HOST = "127.0.0.1"
 LINK = "local"  # the name of the connection in Flower's configuration
@@ -31,7 +34,7 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",  # seconds; each look is a request that costs the SuperLink
 }
 
 
@@ -46,7 +49,9 @@ class Deployment:
         self.folder, self.nodes = folder.resolve(), nodes
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._groups: dict[str, set[int]] = {}  # process groups that came from each
+        self._helpers: list[int] = []  # processes without which a SuperLink only seems to live
         self.port, *self._ports = free_ports(1 + nodes)
+        self._memory = _fast_folder(self.folder)
         self.files = certificates(self.folder / "certificates", ("localhost", HOST))
         self.environment = {**os.environ, **QUIET, "FLWR_HOME": str(self.folder / "home"), "PATH": _path()}
         for inner in ("home", "logs"):
@@ -68,18 +73,18 @@ class Deployment:
         ca, certificate, key = map(str, self.files)
         command = ["flower-superlink", "--host", HOST, "--port", str(self.port), "--enable-supernode-auth"]
         command += ["--ssl-ca-certfile", ca, "--ssl-certfile", certificate, "--ssl-keyfile", key]
-        command += [
-            "--database",
-            str(self.folder / f"superlink-{self.port}.db"),
-            "--disable-runtime-dependency-installation",
-        ]
+        command += ["--database", str(self._memory / "superlink.db")]
+        command += ["--disable-runtime-dependency-installation"]
         self.spawn("superlink", command)
         deadline = time.monotonic() + STARTING
         while not self._answers():
             if time.monotonic() > deadline or self.processes["superlink"].poll() is not None:
                 raise DeploymentError(f"the SuperLink did not start; see {self.log('superlink')}.")
             time.sleep(0.2)
-        self._groups["superlink"] |= _children(self.processes["superlink"].pid)
+        # The executor, which starts server apps, leads a group of its own.
+        found = children(self.processes["superlink"].pid)
+        self._groups["superlink"] |= set(found.values())
+        self._helpers = list(found)
 
     def start_node(self, number: int) -> None:
         """Starts a SuperNode."""
@@ -101,6 +106,8 @@ class Deployment:
     def spawn(self, name: str, command: Sequence[str]) -> None:
         """Starts a process of its own group, whose output goes to its log; what is left of the last one ends."""
         self._end(name)
+        if name in self.processes:
+            self.processes[name].wait()
         with self.log(name).open("ab") as out:
             self.processes[name] = self._popen(command, out)
         self._groups[name] = {self.processes[name].pid}
@@ -130,7 +137,8 @@ class Deployment:
 
     def revive(self) -> Iterator[str]:
         """Starts again what has died; tells whom."""
-        if self.processes["superlink"].poll() is not None:
+        # An executor that once meets a busy database ends, and its SuperLink would wait for ever.
+        if self.processes["superlink"].poll() is not None or any(map(gone, self._helpers)):
             yield "superlink"
             self.start_link()
         for number in range(self.nodes):
@@ -151,6 +159,7 @@ class Deployment:
         for name in list(self.processes):
             self._end(name)
             self.processes.pop(name).wait()
+        shutil.rmtree(self._memory, ignore_errors=True)
 
     def __enter__(self) -> Deployment:
         return self
@@ -191,15 +200,15 @@ class Deployment:
             return False
 
 
-def _children(pid: int) -> set[int]:
-    """The process groups of a process's children; the executor of a SuperLink leads one of its own."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            _, parent, group, *_ = path.read_text().rpartition(")")[2].split()
-            if int(parent) == pid:
-                found.add(int(group))
-    return found
+def _fast_folder(otherwise: Path) -> Path:
+    """A folder in memory where the system has such: Flower gives up on a database that is busy for 5 seconds.
+
+    Nothing in it is needed after the deployment, which makes new keys and takes new ports each time.
+    """
+    memory = Path("/dev/shm")
+    otherwise.mkdir(parents=True, exist_ok=True)
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else otherwise
+    return Path(tempfile.mkdtemp(prefix="fedskew-", dir=place))
 
 
 def free_ports(count: int) -> list[int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
 
+import httpx
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -13,6 +15,8 @@ from flwr.serverapp import Grid, ServerApp
 from fedskew.flower.parcel import Arrays, Delivery, Handler, Parcel, Post, Settings, UnusableError
 
 LETTER = "fedskew"  # the record with the text of a parcel and the order of its entries
+T = TypeVar("T")
+log = logging.getLogger("fedskew")
 
 
 def to_records(parcel: Parcel) -> RecordDict:
@@ -39,23 +43,33 @@ def from_records(records: RecordDict) -> Parcel:
 
 
 class GridPost:
-    """Flower's grid as a post."""
+    """Flower's grid as a post; a SuperLink that is too busy to answer is asked again later, not given up."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
+        self._known: Sequence[int] = ()
 
     def nodes(self) -> Collection[int]:
         """The SuperNodes that are connected."""
-        return list(self.grid.get_node_ids())
+        self._known = _asked(self.grid.get_node_ids, self._known)
+        return self._known
 
     def send(self, node: int, kind: str, parcel: Parcel, seconds: float) -> str:
         """Pushes a message; its identifier is the letter's number."""
         message = Message(to_records(parcel), dst_node_id=node, message_type=kind, ttl=seconds)
-        return next(iter(self.grid.push_messages([message])), "") or ""
+        return next(iter(_asked(lambda: self.grid.push_messages([message]))), "") or ""
 
     def collect(self, letters: Collection[str]) -> Sequence[Delivery]:
         """Pulls the replies that are there."""
-        return [delivery(message) for message in self.grid.pull_messages(list(letters))]
+        return [delivery(message) for message in _asked(lambda: self.grid.pull_messages(list(letters)))]
+
+
+def _asked(question: Callable[[], Iterable[T]], otherwise: Sequence[T] = ()) -> Sequence[T]:
+    try:
+        return list(question())
+    except httpx.HTTPError as error:
+        log.warning("the SuperLink has not answered: %s", error)
+        return otherwise
 
 
 def delivery(message: Message) -> Delivery:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import TypeVar
 
 import torch
@@ -35,6 +35,10 @@ class Remote:
         self.spare = spare  # participants beyond those needed, as a share
         self.kept: dict[int, State] = {}
         self._directory = Directory()
+
+    def adopt(self, kept: MutableMapping[int, State]) -> None:
+        """States are copied to where this engine has its receipts."""
+        self.kept.update(kept)
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients where they are; which of their states counts is decided here."""

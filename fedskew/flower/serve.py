@@ -15,7 +15,9 @@ import torch
 from fedskew import build, runs
 from fedskew.config import Config
 from fedskew.config import load as load_config
+from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
+from fedskew.engines.private import Private
 from fedskew.errors import ConfigError, FedskewError, LockedError
 from fedskew.experiment import Session
 from fedskew.flower.asking import Waits
@@ -89,7 +91,9 @@ def session(config: Config, place: Path, load: Load, post: Post) -> Session:
     )
     spare = config.flower.over_selection
     waits = Waits(config.flower.timeout, config.flower.resend)
-    engine = Remote(feed, post, run, waits, gate, spare)
+    engine: Engine = Remote(feed, post, run, waits, gate, spare)
+    if experiment.privacy and experiment.privacy.kind == "central":  # else clients have added their noise
+        engine = Private(engine, algorithm, experiment.privacy)
     asked = replace(experiment, participation=min(1.0, experiment.participation * (1 + spare)))
     return Session(asked, feed, engine)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedskew.errors import FedskewError
 from fedskew.flower.deployment import Deployment, DeploymentError
+from fedskew.flower.processes import gone
 from fedskew.flower.serve import FAILED
 from fedskew.store import layout
 from fedskew.store.lock import Owner
@@ -61,9 +62,10 @@ def _done(place: Path) -> int:
 
 
 def _owned(place: Path) -> bool:
-    """Whether a living process holds the run."""
+    """Whether a living process holds the run; of one that was killed Flower may keep the remains for long."""
     try:
-        return Owner(**json.loads((place / layout.LOCK).read_bytes())).alive()
+        owner = Owner(**json.loads((place / layout.LOCK).read_bytes()))
+        return owner.alive() and not gone(owner.pid)
     except (OSError, ValueError, TypeError):
         return False
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from fedskew.errors import FedskewError
 from fedskew.flower.client import handler
 from fedskew.flower.parcel import Handler, UnusableError, from_bytes, to_bytes
+from fedskew.flower.processes import gone
 from fedskew.flower.warm import receive, send
 
 IDLE = 600.0  # seconds after which nobody seems to need a worker
@@ -67,18 +68,6 @@ def _follow(parent: int, address: Path) -> None:
         time.sleep(0.5)
     address.unlink(missing_ok=True)
     os._exit(0)
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for counts as ended."""
-    try:
-        os.kill(pid, 0)
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 if __name__ == "__main__":

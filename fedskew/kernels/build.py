@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,6 +22,8 @@ _FLAGS = {
     "AVX512": ("-mavx512f", "-mavx512vl", "-mavx512dq", "-mfma", "-DVECTOR_BYTES=64"),
     "AVX2": ("-mavx2", "-mfma", "-DVECTOR_BYTES=32"),
 }
+
+_TYPES: dict[str, Any] = {"i": ctypes.c_int64, "p": ctypes.c_void_p, "d": ctypes.c_double}
 
 
 class UnavailableError(Exception):
@@ -36,6 +40,14 @@ def library(capability: str | None = None) -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise UnavailableError(f"the compiled kernels cannot be loaded: {error}") from error
+
+
+def entry(library: ctypes.CDLL, name: str, takes: str, gives: str = "") -> Callable[..., Any]:
+    """A function of the library; `takes` and `gives` spell its types: i(nteger), p(ointer), d(ouble)."""
+    function = library[name]
+    function.argtypes = [_TYPES[letter] for letter in takes]
+    function.restype = _TYPES[gives] if gives else None
+    return function
 
 
 def ready() -> bool:

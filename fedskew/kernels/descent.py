@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedskew.kernels.backend import current
-from fedskew.kernels.build import UnavailableError, library
+from fedskew.kernels.build import UnavailableError, entry, library
 from fedskew.kernels.native import TYPES, pointers
 from fedskew.tree import Tree
 
@@ -39,19 +39,19 @@ def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
 
 def _native(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[Tree, Tree] | None:
     """The same by the native kernels; None where they cannot."""
-    names, weights = list(params), list(params.values())
-    slopes = [direction[name] for name in names]
-    old = [memory[name] for name in names] if rates.momentum else []
+    weights = list(params.values())
+    slopes = [direction[name] for name in params]
+    old = [memory[name] for name in params] if rates.momentum else []
     step = _kernel(weights[0].dtype) if weights else None
     if step is None or not all(_like(value, weights[0]) for value in (*weights, *slopes, *old)):
         return None
     moved = [torch.empty_like(w) for w in weights]
     kept = [torch.empty_like(w) for w in old]
-    counts = (ctypes.c_int64 * len(weights))(*[w.numel() for w in weights])
     none = [None] * len(weights)
-    trees = (pointers(values) for values in (weights, slopes, old or none, moved, kept or none))
-    step(ctypes.c_int64(len(weights)), counts, *trees, *(ctypes.c_double(rate) for rate in rates))
-    return dict(zip(names, moved, strict=True)), dict(zip(names, kept, strict=True)) if old else memory
+    counts = (ctypes.c_int64 * len(weights))(*[w.numel() for w in weights])
+    places = pointers([*weights, *slopes, *(old or none), *moved, *(kept or none)])
+    step(len(weights), counts, places, *rates)
+    return dict(zip(params, moved, strict=True)), dict(zip(params, kept, strict=True)) if old else memory
 
 
 def _like(value: Tensor, first: Tensor) -> bool:
@@ -61,6 +61,6 @@ def _like(value: Tensor, first: Tensor) -> bool:
 @cache
 def _kernel(dtype: torch.dtype) -> Callable[..., object] | None:
     try:
-        return library()[f"descend_{TYPES[dtype]}"] if dtype in TYPES else None
+        return entry(library(), f"descend_{TYPES[dtype]}", "ipp" + "d" * 3) if dtype in TYPES else None
     except UnavailableError:
         return None

@@ -677,8 +677,30 @@ void descend(Int count, const T* weight, const T* gradient, const T* momentum, T
     }
 }
 
+// -------------------------------------------------------------------------------------------------- the machine
+
+// Multiplies and adds in as many registers as hide the latency, and does nothing else: what a benchmark calls the peak.
+template <class T>
+T multiply_add(Int rounds) {
+    vec<T> sum[SUMS], factor = vec<T>{} + T(1 - 1e-6), shift = vec<T>{} + T(1e-6);
+    UNROLL for (int i = 0; i < SUMS; ++i) sum[i] = vec<T>{} + T(i);
+    for (Int round = 0; round < rounds; ++round) {
+        UNROLL for (int i = 0; i < SUMS; ++i) sum[i] = sum[i] * factor + shift;
+        asm volatile("" ::: "memory");  // so that rounds are not merged
+    }
+    UNROLL for (int i = 1; i < SUMS; ++i) sum[0] += sum[i];
+    return sum[0][0];
+}
+
 }  // namespace
 
+// Floating-point operations done in so many rounds; `out` keeps the compiler from leaving them out.
+extern "C" Int multiply_add_float32(Int rounds, float* out) {
+    *out = multiply_add<float>(rounds);
+    return rounds * SUMS * lanes<float> * 2;
+}
+
+// `descend` takes weights, gradients, momenta (or null), new weights and new momenta, one list after the other.
 #define EXPORT(T, name)                                                                                             \
     extern "C" Int arena_##name(const Layer* layers, Int count, Int batch) {                                        \
         return Arena<T>(layers, count, batch, nullptr).bytes;                                                       \
@@ -691,12 +713,11 @@ void descend(Int count, const T* weight, const T* gradient, const T* momentum, T
                                     void* arena, Int tap, const T* d_features, const T* d_out, T* const* grads) {   \
         backward<T>(layers, count, batch, params, x, arena, tap, d_features, d_out, grads);                         \
     }                                                                                                               \
-    extern "C" void descend_##name(Int tensors, const Int* counts, const T* const* weights, const T* const* gradients, \
-                                   const T* const* momenta, T* const* new_weights, T* const* new_momenta,           \
-                                   double rate, double keep, double decay) {                                        \
-        for (Int i = 0; i < tensors; ++i)                                                                           \
-            descend<T>(counts[i], weights[i], gradients[i], momenta[i], new_weights[i], new_momenta[i], T(rate),    \
-                       T(keep), T(decay));                                                                          \
+    extern "C" void descend_##name(Int tensors, const Int* counts, T* const* all, double rate, double keep,          \
+                                   double decay) {                                                                  \
+        for (Int i = 0; i < tensors; ++i, ++all)                                                                    \
+            descend<T>(counts[i], all[0], all[tensors], all[2 * tensors], all[3 * tensors], all[4 * tensors],       \
+                       T(rate), T(keep), T(decay));                                                                 \
     }
 
 EXPORT(float, float32)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedskew.kernels.build import library
+from fedskew.kernels.build import entry, library
 from fedskew.kernels.chain import Chain, Link, Pair
 
 TYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -34,14 +34,13 @@ class NativeRunner:
         self._layers, self._tap = _layers(chain, shape), chain.tap
         self._count, self._dtype = len(chain.links), dtype
         self._width, self._outputs = chain.links[chain.tap].inputs, chain.links[-1].outputs
-        self._size = getattr(lib, f"arena_{name}")
-        self._size.restype = ctypes.c_int64
-        self._forward, self._backward = getattr(lib, f"forward_{name}"), getattr(lib, f"backward_{name}")
-        self._forward.restype = self._backward.restype = None
+        self._size = entry(lib, f"arena_{name}", "pii", "i")
+        self._forward = entry(lib, f"forward_{name}", "piipppipp")
+        self._backward = entry(lib, f"backward_{name}", "piipppippp")
 
     def memory(self, batch: int) -> Memory:
         """Buffers for a batch of this size."""
-        size = self._size(self._layers, ctypes.c_int64(self._count), ctypes.c_int64(batch))
+        size = self._size(self._layers, self._count, batch)
         block = torch.empty(size + _ALIGNMENT, dtype=torch.uint8)
         return Memory(batch, -(-block.data_ptr() // _ALIGNMENT) * _ALIGNMENT, block)
 
@@ -49,7 +48,7 @@ class NativeRunner:
         """(logits, features)."""
         logits = torch.empty(len(x), self._outputs, dtype=self._dtype)
         features = torch.empty(len(x), self._width, dtype=self._dtype)
-        self._forward(*self._head(memory, x, params), _pointer(features), _pointer(logits))
+        self._forward(*self._head(memory, x, params), features.data_ptr(), logits.data_ptr())
         return logits, features
 
     def backward(
@@ -71,14 +70,8 @@ class NativeRunner:
         return grads
 
     def _head(self, memory: Memory, x: Tensor, params: Sequence[Tensor | None]) -> tuple[object, ...]:
-        sizes = self._layers, ctypes.c_int64(self._count), ctypes.c_int64(len(x))
-        return (
-            *sizes,
-            pointers(params),
-            _pointer(x),
-            ctypes.c_void_p(memory.start),
-            ctypes.c_int64(self._tap),
-        )
+        sizes = self._layers, self._count, len(x)
+        return *sizes, pointers(params), x.data_ptr(), memory.start, self._tap
 
 
 def _layers(chain: Chain, shape: tuple[int, ...]) -> ctypes.Array[ctypes.c_int64]:
@@ -96,8 +89,8 @@ def _numbers(link: Link, grid: Pair) -> tuple[int, ...]:
     return *start, *kernel, *link.padding, *link.pool, int(link.relu)
 
 
-def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+def _pointer(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 def pointers(tensors: Sequence[Tensor | None]) -> ctypes.Array[ctypes.c_void_p]:

@@ -27,6 +27,7 @@ def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = Non
     layers = tuple(_layers(modules))
     entry, leaf = modules[chosen[0]], _linear(modules[chosen[-1]], last=True)
     buffers = frozenset(name for name, _ in skeleton.named_buffers())
+    names = frozenset(name for layer in layers for name in layer)
     captured: list[Tensor] = []
     entry.register_forward_pre_hook(lambda _, inputs: captured.append(inputs[0]))
 
@@ -46,7 +47,11 @@ def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = Non
         if skeleton.training != train:
             skeleton.train(train)
         captured.clear()
-        logits = functional_call(skeleton, {**params, **fresh}, (x,), strict=True)
+        entries = {**params, **fresh}
+        if entries.keys() != names:
+            raise KeyError(f"entries that the network has not, or lacks: {sorted(entries.keys() ^ names)}")
+        # Checked here: what `strict` does lists all modules in every call.
+        logits = functional_call(skeleton, entries, (x,), tie_weights=False)
         return Out(logits, captured[0].flatten(1), fresh)
 
     return Model(

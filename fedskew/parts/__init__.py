@@ -18,6 +18,7 @@ from fedskew.parts.objectives import (
 )
 from fedskew.parts.personal import Inherit, OwnHead
 from fedskew.parts.prototypes import Prototypes
+from fedskew.parts.robust import ClippedMean, Median, MultiKrum, TrimmedMean
 from fedskew.parts.schedules import AggregateThenPersonalise, HeadThenBody, MetaSteps, OnePhase
 from fedskew.parts.servers import AdaptiveServer, Mix, Replace, ServerMomentum, SpreadHead
 from fedskew.parts.shares import Body, Everything, Nothing, OwnRows, Top
@@ -32,6 +33,7 @@ __all__ = [
     "BalancedSoftmax",
     "Body",
     "CalibratedSoftmax",
+    "ClippedMean",
     "Contrast",
     "ControlVariates",
     "CrossEntropy",
@@ -45,9 +47,11 @@ __all__ = [
     "HeadThenBody",
     "Inherit",
     "Mean",
+    "Median",
     "MetaSteps",
     "Mix",
     "MoreauEnvelope",
+    "MultiKrum",
     "Normalised",
     "Nothing",
     "OnePhase",
@@ -65,4 +69,5 @@ __all__ = [
     "ServerMomentum",
     "SpreadHead",
     "Top",
+    "TrimmedMean",
 ]

@@ -120,6 +120,18 @@ class Lock:
             _held.discard(self)
 
 
+def refuse_if_owned(path: Path) -> None:
+    """Raises LockedError where a living process holds this lock; leaves the file as it is."""
+    with explained(path, "opened"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LockedError(_refusal(path, descriptor)) from None
+    finally:
+        os.close(descriptor)
+
+
 _held: WeakSet[Lock] = WeakSet()
 
 

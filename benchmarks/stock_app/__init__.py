@@ -1,0 +1,1 @@
+"""Flower's own FedAvg, to compare with."""

@@ -1,0 +1,132 @@
+"""`auto` measures, picks what is fastest here, and writes down what it picked."""
+
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fedskew import Experiment, Labels, Training, runs
+from fedskew.config import parse
+from fedskew.engines import choose
+from fedskew.engines.choose import Choice, resolve
+from fedskew.engines.feed import Feed
+from fedskew.engines.pool import Pool
+from fedskew.engines.serial import Serial
+from fedskew.engines.vectorised import Vectorised
+
+Times = dict[str, float]
+
+
+def feed(model: Any = "mlp", epochs: int = 1) -> Feed:
+    plan = Experiment(
+        split=Labels(clients=10, per_client=2), model=model, training=Training(epochs=epochs, batch=32)
+    )
+    federation = plan.federation(plan.dataset(), 0)
+    return Feed.of(plan.algorithm(federation, 0), federation, plan.training)
+
+
+def normalised(outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, outputs))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A machine with two cores on which steps take as long as the test says."""
+
+    def of(times: Times, blocks: float = 1.0) -> None:
+        monkeypatch.setattr(choose, "available", lambda: 2)
+        monkeypatch.setattr(choose, "prepare", lambda backend: "native" in times)
+        monkeypatch.setattr(choose, "ready", lambda: False)
+        monkeypatch.setattr(choose, "_step", lambda feed, backend: times[backend])
+        monkeypatch.setattr(choose, "_vectorised", lambda choice, feed: blocks)
+
+    return of
+
+
+def picked(made: Feed, choice: Choice = Choice()) -> tuple[str, str]:  # noqa: B008  (frozen)
+    found = resolve(choice, made.algorithm, made)
+    return found.name, found.backend
+
+
+def test_long_steps_go_to_the_pool_with_the_fastest_backend(world: Any) -> None:
+    world({"autograd": 0.02, "native": 0.005})
+    assert picked(feed()) == ("pool", "native")
+    world({"autograd": 0.02, "torch": 0.03})
+    assert picked(feed()) == ("pool", "autograd")
+
+
+def test_short_clients_are_not_worth_processes(world: Any) -> None:
+    world({"autograd": 0.0012, "native": 0.0002})
+    assert picked(feed()) == ("serial", "native")
+
+
+def test_small_steps_may_be_vectorised_but_batch_norm_never(world: Any) -> None:
+    world({"autograd": 0.0005}, blocks=0.0001)
+    assert picked(feed()) == ("vectorised", "autograd")
+    assert picked(feed(normalised)) == ("serial", "autograd")
+    world({"autograd": 0.0005}, blocks=0.001)
+    assert picked(feed()) == ("serial", "autograd")
+
+
+def test_what_is_set_stays(world: Any) -> None:
+    world({"autograd": 0.02, "native": 0.005, "torch": 0.01})
+    assert picked(feed(), Choice("serial")) == ("serial", "native")
+    assert picked(feed(), Choice(backend="torch")) == ("pool", "torch")
+    assert picked(feed(), Choice("vectorised")) == ("vectorised", "autograd")
+    told = Choice("pool", 3, 7, "torch")
+    assert resolve(told, feed().algorithm, feed()) == told
+
+
+def test_one_core_has_no_use_for_a_pool(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    world({"autograd": 0.02, "native": 0.005})
+    monkeypatch.setattr(choose, "available", lambda: 1)
+    assert picked(feed()) == ("serial", "native")
+
+
+def test_a_process_that_may_have_no_children_takes_clients_in_turn(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world({"autograd": 0.02, "native": 0.005})
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    assert picked(feed()) == ("serial", "native")
+    made = feed()
+    assert isinstance(choose.engine(Choice("pool", 2, backend="autograd"), made.algorithm, made), Serial)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("serial", Serial), ("pool", Pool), ("vectorised", Vectorised)])
+def test_every_choice_is_an_engine(name: Any, kind: type) -> None:
+    made = feed()
+    machine = choose.engine(Choice(name, 1, backend="autograd"), made.algorithm, made)
+    machine.close()
+    assert isinstance(machine, kind)
+
+
+def test_measuring_for_real_leaves_no_trace() -> None:
+    """A choice is made, of what there is, and the algorithm trains from it as if nothing had been tried."""
+    made = feed()
+    before = {name: value.clone() for name, value in made.algorithm.initial.items()}
+    found = resolve(Choice(), made.algorithm, made)
+    assert found.name in ("serial", "pool", "vectorised")
+    assert found.backend in ("autograd", "torch", "native")
+    assert all(torch.equal(before[name], value) for name, value in made.algorithm.initial.items())
+
+
+def test_what_was_picked_is_in_the_resolved_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Choice("vectorised", 0, 5, "autograd")
+    monkeypatch.setattr(
+        "fedskew.experiment.resolve", lambda choice, algorithm, feed: replace(chosen, block=choice.block)
+    )
+    split = {"scheme": "labels", "clients": 10, "per_client": 2}
+    told = parse({"engine": {"block": 5}, "split": split}, "a test")
+    place = runs.begin(told, 0, tmp_path)
+    written = (place / "config.toml").read_text(encoding="utf-8")
+    assert 'name = "vectorised"' in written
+    assert "block = 5" in written
+    assert 'backend = "autograd"' in written
+    assert '"auto"' not in written.split("[engine]")[1].split("[")[0]
