@@ -190,6 +190,8 @@ def table(content: dict[str, Any]) -> str:
     """The figures in words and as a table."""
     few, many = sorted(map(int, next(iter(content["jobs"].values()))))
     task, lines = content["milliseconds_of_a_task"], []
+    measured = len(content["jobs"]["fedskew"][str(few)])
+    times = "once" if measured == 1 else f"{measured} times (medians)"
     for name, by in content["jobs"].items():
         short, long = (statistics.median(job["seconds"] for job in by[str(n)]) for n in (few, many))
         a_round = (long - short) / (many - few)
@@ -198,7 +200,7 @@ def table(content: dict[str, Any]) -> str:
     head = f"| | {few} round{'s' * (few > 1)} | {many} rounds | each further round | accuracy after {many} |"
     return (
         f"Digits over {content['nodes']} clients, one per SuperNode, one task each in a round; both in turn on one\n"
-        "deployment, from `flwr run` to the last model (`benchmarks/flower.py`, two cores):\n\n"
+        f"deployment, {times} each, from `flwr run` to the last model (`benchmarks/flower.py`, two cores):\n\n"
         + "\n".join([head, "|---|---|---|---|---|", *lines])
         + f"\n\nOf a client's task, training itself takes {task['training']:.0f} ms. Packing, the client's memory on "
         f"disk and the gate\nadd {task['beside_training']:.0f} ms. The rest is Flower's: it starts a process for "

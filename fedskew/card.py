@@ -38,6 +38,8 @@ def _inputs(taken: Taken) -> Iterator[str]:
     yield "## Input and output"
     yield ""
     yield f"- Input: {taken.config.dtype} numbers of shape [N, {', '.join(map(str, taken.shape))}]."
+    if taken.inputs:
+        yield f"  In this order: {', '.join(taken.inputs)}."
     if taken.scale:
         yield "- TorchScript and ONNX take raw numbers and scale them; the weights in safetensors take "
         yield "  (x - mean) / std by channel, with mean and std from the file's metadata."

@@ -192,7 +192,16 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     for override in overrides:
         key, value = _pair(override)
         _set(table, key, value)
-    return parse(table, str(path))
+    return _anchored(parse(table, str(path)), path.parent)
+
+
+def _anchored(config: Config, folder: Path) -> Config:
+    """A file of one's own is looked for beside the configuration first; a run keeps where it was found."""
+    own = config.data.options.get("path")
+    if not isinstance(own, str) or Path(own).expanduser().is_absolute():
+        return config
+    found = next((place for place in (folder / own, Path(own)) if place.exists()), None)
+    return config if found is None else config.changed({"data.path": str(found.resolve())})
 
 
 def parse(table: Mapping[str, object], where: str) -> Config:

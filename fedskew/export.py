@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fedskew.card import text
@@ -36,6 +36,7 @@ def about(taken: Taken) -> dict[str, object]:
         "who": taken.who,
         "rounds": taken.round + 1,
         "shape": list(taken.shape),
+        "inputs": list(taken.inputs),
         "classes": list(taken.classes),
         "mean": taken.scale.mean if taken.scale else None,
         "std": taken.scale.std if taken.scale else None,
@@ -45,7 +46,7 @@ def about(taken: Taken) -> dict[str, object]:
 def safetensors(taken: Taken, path: Path) -> None:
     """The network's weights under torch's own names; what they belong to is in the metadata, as JSON."""
     weights = {name: value.contiguous() for name, value in taken.network.state_dict().items()}
-    save_file(weights, path, {"format": "pt", "fedskew": json.dumps(about(taken))})
+    path.write_bytes(save(weights, {"format": "pt", "fedskew": json.dumps(about(taken))}))
 
 
 def torchscript(taken: Taken, path: Path) -> None:
@@ -77,7 +78,9 @@ def onnx(taken: Taken, path: Path) -> None:
         )
     if program is None:
         raise ConfigError("torch made no ONNX program of this network; export it to torchscript.")
-    path.write_bytes(program.model_proto.SerializeToString())
+    model = program.model_proto
+    import_module("onnx.helper").set_model_props(model, {"fedskew": json.dumps(about(taken))})
+    path.write_bytes(model.SerializeToString())
 
 
 def model_card(taken: Taken, path: Path) -> None:

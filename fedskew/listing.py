@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 from fedskew.errors import ConfigError, FedskewError
 from fedskew.store import layout
+from fedskew.store.lock import Owner
 from fedskew.store.reader import RunReader
+
+RUNNING, RESUMABLE = "running", "resumable"
 
 
 def places(out: Path) -> list[Path]:
@@ -37,16 +41,27 @@ def row(place: Path, out: Path) -> list[str]:
         return [name, "", "", "", "", "", f"unreadable: {error}"]
     rounds = config["train"]["rounds"]
     finished = 0 if done is None else done + 1
-    state = "complete" if finished == rounds else "resumable"
+    state = "complete" if finished == rounds else RUNNING if is_going(place) else RESUMABLE
     shown = [_percent(records, "global.accuracy"), _percent(records, "personal.accuracy")]
     method, seed = config["method"]["preset"], config["seeds"][0]
     return [name, str(method), str(seed), f"{finished}/{rounds}", *shown, state]
 
 
+def is_going(place: Path) -> bool:
+    """Whether the process that holds the run's lock is alive."""
+    try:
+        said = json.loads((place / layout.LOCK).read_bytes())
+        return Owner(int(said["pid"]), said["started"], str(said["host"])).alive()
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
+        return False
+
+
 def details(place: Path) -> list[str]:
     """Everything worth knowing of one run."""
     if not layout.is_run(place):
-        raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
+        below = ", ".join(map(str, places(place)[:8]))
+        there = f"Runs below it: {below}." if below else "`fedskew ls` lists the runs."
+        raise ConfigError(f"{place}: no run there. {there}")
     reader = RunReader(place)
     records = reader.metrics()
     last: dict[str, Any] = {}
@@ -55,8 +70,13 @@ def details(place: Path) -> list[str]:
     lines = [f"run {place}", "", *reader.file(layout.CONFIG).decode().splitlines(), "", "last values"]
     lines += [f"  {key:32} {value:.6g}" for key, value in sorted(last.items())]
     lines += ["", "events"]
-    lines += [f"  {event}" for event in reader.events() if event.get("event") != "round"]
+    lines += [_told(event) for event in reader.events() if event.get("event") not in ("round", "opened")]
     return lines
+
+
+def _told(event: dict[str, Any]) -> str:
+    detail = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("event", "at"))
+    return f"  {event.get('at', '')}  {event.get('event', '')}  {detail}".rstrip()
 
 
 def _percent(records: list[dict[str, Any]], metric: str) -> str:

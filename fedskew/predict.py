@@ -13,21 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedskew.config import Config
-from fedskew.data.folder import Folder
 from fedskew.data.safe import npz
-from fedskew.data.table import numbers, read_csv, read_parquet
+from fedskew.data.table import numbers, read_csv
 from fedskew.errors import DataError, unknown
 from fedskew.use import Taken
-
-TABLES = ("csv", "parquet")  # datasets whose inputs have names
 
 
 def inputs(path: Path, taken: Taken) -> Tensor:
     """Examples from a .npy, .npz (array `x`) or .csv file, in the shape that the network takes."""
     if path.suffix not in READERS:
         raise DataError(f"{path}: {unknown('kind of input', path.suffix, READERS)}")
-    found = READERS[path.suffix](path, taken.config)
+    found = READERS[path.suffix](path, taken)
     if found.dtype.kind not in "buif" or not np.isfinite(found).all():
         raise DataError(f"{path}: holds something that is no finite number.")
     if prod(found.shape[1:]) != prod(taken.shape) or not len(found):
@@ -37,42 +33,29 @@ def inputs(path: Path, taken: Taken) -> Tensor:
     return torch.from_numpy(found.reshape(-1, *taken.shape)).to(dtype)
 
 
-def _npy(path: Path, _: Config) -> NDArray[Any]:
+def _npy(path: Path, _: Taken) -> NDArray[Any]:
     try:
         return np.asarray(np.load(path, allow_pickle=False))
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: is no .npy file of plain numbers ({error}).") from error
 
 
-def _npz(path: Path, _: Config) -> NDArray[Any]:
+def _npz(path: Path, _: Taken) -> NDArray[Any]:
     found = npz(path, ("x",))
     if "x" not in found:
         raise DataError(f"{path}: holds no array x.")
     return found["x"]
 
 
-def _csv(path: Path, config: Config) -> NDArray[Any]:
-    table = read_csv(path, str(config.data.options.get("separator", ",")))
-    names = list(table)
-    if config.data.name in TABLES:
-        names = _inputs_of(config)
-        if absent := [name for name in names if name not in table]:
-            raise DataError(f"{path}: lacks the column {absent[0]!r}, which the model was trained on.")
+def _csv(path: Path, taken: Taken) -> NDArray[Any]:
+    table = read_csv(path, str(taken.config.data.options.get("separator", ",")))
+    names = taken.inputs or tuple(table)
+    if absent := [name for name in names if name not in table]:
+        raise DataError(f"{path}: lacks the column {absent[0]!r}, which the model was trained on.")
     return np.stack([numbers(table[name], name, path) for name in names], axis=1)
 
 
 READERS = {".npy": _npy, ".npz": _npz, ".csv": _csv}
-
-
-def _inputs_of(config: Config) -> list[str]:
-    """The input columns of the table that the run was trained on, in their order."""
-    options = config.data.options
-    path = Folder(Path(config.data.dir) if config.data.dir else None).locate(options["path"])
-    table = (
-        read_parquet(path) if config.data.name == "parquet" else read_csv(path, options.get("separator", ","))
-    )
-    special = {options["label"], options.get("client"), options.get("test"), *options.get("drop", ())}
-    return [name for name in table if name not in special]
 
 
 def scores(taken: Taken, x: Tensor, batch: int = 1000) -> Tensor:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from fedskew import build
 from fedskew.config import Config, parse
@@ -37,9 +38,26 @@ def folder(config: Config, seed: int, out: Path) -> Path:
     return out / config.name / str(seed)
 
 
+class Plan(NamedTuple):
+    """A run that can be made: everything a resumed run needs, in memory."""
+
+    place: Path
+    settings: str
+    files: dict[str, bytes]
+
+    def begin(self) -> Path:
+        """Makes the run's directory."""
+        RunStore.create(self.place, self.settings, environment.describe(), self.files).close()
+        return self.place
+
+
 def begin(config: Config, seed: int, out: Path) -> Path:
-    """Makes the run's directory with everything a resumed run needs, and nothing if it cannot run."""
-    place = folder(config, seed, out)
+    """Makes the run's directory, and nothing if it cannot run."""
+    return plan(config, seed, out).begin()
+
+
+def plan(config: Config, seed: int, out: Path) -> Plan:
+    """Checks all that can be checked before a run: its settings, its data, its partition, its engine."""
     experiment = build.experiment(config)
     data = experiment.dataset()
     partition = experiment.partition(data, seed)
@@ -47,8 +65,7 @@ def begin(config: Config, seed: int, out: Path) -> Path:
     chosen = {f"engine.{key}": value for key, value in asdict(experiment.choice(seed, data)).items()}
     resolved = config.changed({"seeds": [seed], **chosen})
     files = {PARTITION: packed, CENSUS: census(experiment.federation(data, seed))}
-    RunStore.create(place, resolved.toml(), environment.describe(), files).close()
-    return place
+    return Plan(folder(config, seed, out), resolved.toml(), files)
 
 
 def census(federation: Federation) -> bytes:
@@ -172,7 +189,8 @@ def refuse_existing(config: Config, seed: int, out: Path) -> None:
     place = folder(config, seed, out)
     if layout.is_run(place):
         raise ConfigError(
-            f"{place} already holds a run. Continue it with `fedskew resume {place}`, or change name."
+            f"{place} already holds a run. Continue it with `fedskew resume {place}` (a comparison: the same "
+            "command with --resume), or choose another name or --out."
         )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedskew.data.partition.dealing import Indices
 from fedskew.data.table import read_csv
@@ -37,17 +38,30 @@ def read(path: Path, data: str | None = None) -> Tally:
 
 
 def _table(path: Path) -> Tally:
-    """One line a client, one column a class; a first column called `client` names them."""
+    """One line a client, one column a class; a first column that is called `client` or has words names them."""
     table = read_csv(path, ",")
-    classes = [name for position, name in enumerate(table) if position or name.strip().lower() != "client"]
-    try:
-        columns = [table[name].astype(np.float64) for name in classes]
-    except ValueError as error:
-        raise DataError(f"{path}: a count is no number ({error}).") from error
+    first, *classes = table
+    if first.strip().lower() != "client" and _numbers(table[first]):
+        classes = [first, *classes]
+    strange = [name for name in classes if not _numbers(table[name])]
+    if strange:
+        raise DataError(
+            f"{path}: column {strange[0]!r} has a count that is no number. One line a client and one column a "
+            "class are needed; only the first column may name the clients."
+        )
+    columns = [table[name].astype(np.float64) for name in classes]
     whole = np.stack(columns, axis=1) if columns else np.zeros((0, 0))
     if not np.isfinite(whole).all() or (whole != np.round(whole)).any():
         raise DataError(f"{path}: a count is no whole number.")
     return Tally(whole.astype(np.int64), tuple(classes))
+
+
+def _numbers(column: NDArray[Any]) -> bool:
+    try:
+        column.astype(np.float64)
+    except ValueError:
+        return False
+    return True
 
 
 def _census(path: Path) -> Tally:

@@ -13,6 +13,8 @@ from fedskew.algorithm import Algorithm
 from fedskew.config import Config, parse
 from fedskew.data import registry
 from fedskew.data.federation import Federation
+from fedskew.data.folder import Folder
+from fedskew.data.table import read_csv, read_parquet
 from fedskew.engines.feed import Feed
 from fedskew.errors import ConfigError
 from fedskew.models.outside import OneVsAll, Scaled
@@ -22,6 +24,8 @@ from fedskew.store import checkpoint, layout
 from fedskew.store.checkpoint import Checkpoint
 from fedskew.store.reader import RunReader
 from fedskew.tree import Tree
+
+TABLES = ("csv", "parquet")  # datasets whose inputs have names
 
 
 class Scale(NamedTuple):
@@ -44,6 +48,7 @@ class Taken(NamedTuple):
     round: int  # counts from 0
     config: Config
     counts: tuple[tuple[int, ...], ...]  # [K, C] training examples
+    inputs: tuple[str, ...]  # the input columns in their order; empty where inputs have no names
 
     @property
     def module(self) -> nn.Module:
@@ -82,7 +87,18 @@ def take(place: Path, client: int | None = None) -> Taken:
         found.round,
         config,
         tuple(map(tuple, federation.counts.tolist())),
+        _inputs(config) if config.data.name in TABLES else (),
     )
+
+
+def _inputs(config: Config) -> tuple[str, ...]:
+    options = config.data.options
+    path = Folder(Path(config.data.dir) if config.data.dir else None).locate(options["path"])
+    table = (
+        read_parquet(path) if config.data.name == "parquet" else read_csv(path, options.get("separator", ","))
+    )
+    special = {options["label"], options.get("client"), options.get("test"), *options.get("drop", ())}
+    return tuple(name for name in table if name not in special)
 
 
 def _overall(algorithm: Algorithm, found: Checkpoint, place: Path) -> Tree:

@@ -80,7 +80,22 @@ def test_a_method_that_cannot_work_is_left_out_with_the_reason() -> None:
     assert "fedlc" not in chosen
     assert [name for name, _ in advice.left_out] == ["fedlc"]
     assert "hold one label" in advice.left_out[0][1]
-    assert "fedlc" in [one.method for one in advise(Tally(TWO_EACH, tuple("abcdefghij"))).suggestions]
+    every_pair = np.array([[30, 20, 0], [0, 25, 30], [40, 0, 20]] * 3)
+    assert "fedlc" in [one.method for one in advise(Tally(every_pair, tuple("abc"))).suggestions]
+    apart = advise(Tally(TWO_EACH, tuple("abcdefghij"))).left_out
+    assert [name for name, _ in apart] == ["fedlc"]
+    assert "meet in no client" in apart[0][1]
+
+
+def test_a_first_column_of_words_names_the_clients(tmp_path: Path) -> None:
+    path = tmp_path / "counts.csv"
+    path.write_text("site,a,b\nnorth,9,0\nsouth,4,5\n")
+    assert tally.read(path).classes == ("a", "b")
+    path.write_text("7,a,b\n1,9,0\n2,4,5\n")
+    assert tally.read(path).classes == ("7", "a", "b")
+    path.write_text("site,a,b\nnorth,9,many\nsouth,4,5\n")
+    with pytest.raises(DataError, match="column 'b' has a count that is no number"):
+        tally.read(path)
 
 
 def test_an_even_federation_is_told_to_begin_with_fedavg() -> None:

@@ -73,7 +73,33 @@ def test_own_data_are_checked_by_their_configuration(here: Path) -> None:
     said = works("data", "check", "own.toml")
     assert "x " in said
     assert "csv: examples of 2 numbers, no owners" in said
-    assert works("data", "path", "own.toml").strip() == "p.csv"
+    assert works("data", "path", "own.toml").strip() == str(Path("p.csv").resolve())
+
+
+def test_own_data_lie_beside_their_configuration(here: Path) -> None:
+    Path("deep").mkdir()
+    Path("deep/p.csv").write_text("a,what\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(20)))
+    Path("deep/own.toml").write_text('[data]\nname = "csv"\npath = "p.csv"\nlabel = "what"\n')
+    assert works("data", "path", "deep/own.toml").strip() == str(Path("deep/p.csv").resolve())
+
+
+def test_a_comparison_with_one_wrong_method_begins_nothing(here: Path) -> None:
+    works("new", "e.toml")
+    for methods in ("fedavg,fedls", "fedavg,fedlc+fedrs"):
+        assert fedskew("compare", "e.toml", "--methods", methods).code == 2
+    assert not Path("runs").exists()
+
+
+def test_a_dry_run_looks_at_the_data(here: Path) -> None:
+    works("new", "e.toml")
+    assert "name = " in works("run", "e.toml", "--dry-run")
+    done = fedskew("run", "e.toml", "--dry-run", "-s", "data.name=csvv")
+    assert (done.code, "csvv" in done.err) == (2, True)
+    missing = fedskew(
+        *("run", "e.toml", "--dry-run", "-s", "data.name=csv"),
+        *("-s", "data.path=none.csv", "-s", "data.label=x"),
+    )
+    assert (missing.code, "none.csv" in missing.err) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,15 @@ import pytest
 
 pytest.importorskip("flwr", reason="the extra `flower` is not installed")
 
-from fedskew.flower import deployment, watch
+from flower_nodes import DirectPost, config, load
+
+from fedskew.config import Config
+from fedskew.flower import deployment, serve, watch
 from fedskew.flower.deployment import Deployment
 from fedskew.flower.processes import children, gone
 from fedskew.store import layout
 from fedskew.store.lock import Owner, canonical_owner, start_time
+from fedskew.store.reader import RunReader
 
 SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
 PARENT = [
@@ -90,3 +94,43 @@ def test_a_superlink_whose_executor_has_ended_is_started_again(
         assert started.processes["superlink"].pid != first
         assert list(started.revive()) == []
     assert gone(first)
+
+
+class Reluctant:
+    """A deployment that takes a run at the third time, and carries it out at once."""
+
+    def __init__(self, place: Path, config: Config) -> None:
+        self.place, self.config, self.asked, self.revived = place, config, 0, 0
+
+    def submit(self, app: Path, place: Path) -> None:
+        self.asked += 1
+        if self.asked < 3:
+            raise deployment.DeploymentError("`flwr run` failed: busy.")
+        serve.serve(self.config, place, load, DirectPost(self.config, self.place.parent), resume=True)
+
+    def revive(self) -> Iterator[str]:
+        self.revived += 1
+        return iter(())
+
+    def log(self, name: str) -> Path:
+        return self.place
+
+
+def test_a_run_that_is_not_taken_is_submitted_again(tmp_path: Path) -> None:
+    settings, place, told = config("fedavg"), tmp_path / "run", list[str]()
+    serve.begin(settings, place, load)
+    reluctant = Reluctant(place, settings)
+    watch.finish(reluctant, tmp_path, place, told.append, poll=0.01)  # type: ignore[arg-type]
+    assert reluctant.asked == 3
+    assert reluctant.revived >= 3
+    assert told == ["`flwr run` failed: busy. Once more."] * 2
+    assert RunReader(place).round() == 2
+
+
+def test_a_run_that_nobody_takes_is_given_up(tmp_path: Path) -> None:
+    settings, place = config("fedavg"), tmp_path / "run"
+    serve.begin(settings, place, load)
+    reluctant = Reluctant(place, settings)
+    reluctant.asked = -100
+    with pytest.raises(deployment.DeploymentError, match=f"stopped {watch.ATTEMPTS} times at round 0"):
+        watch.finish(reluctant, tmp_path, place, lambda line: None, poll=0.01)  # type: ignore[arg-type]

@@ -140,7 +140,23 @@ def text(counts: Sequence[Counts], study: Sequence[Counts]) -> str:
     lines = [_row(number, row, counts) for number, row in ROWS.items()]
     lines.insert(list(ROWS).index(13), TWELVE)
     details = [_detail(one) for one in counts]
-    return HEAD + "\n".join(lines) + "\n" + DETAILS + "\n".join(details) + "\n" + NOTES + _study(study)
+    parts = [
+        HEAD,
+        "\n".join(lines),
+        "\n",
+        _total(counts),
+        DETAILS,
+        "\n".join(details),
+        "\n",
+        NOTES,
+        _study(study),
+    ]
+    return "".join(parts)
+
+
+def _total(counts: Sequence[Counts]) -> str:
+    busy = sum(one["processor_seconds"] for one in counts if one["form"] == "short")
+    return f"\nAll short forms together took {busy:.0f} processor seconds, without those of Ray's own processes.\n"
 
 
 def _row(number: int, row: Row, counts: Sequence[Counts]) -> str:

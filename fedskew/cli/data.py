@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedskew.config import Config
 
 data = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Datasets on this machine: ls, get, check, path."
+    no_args_is_help=True, rich_markup_mode="rich", help="Datasets on this machine: ls, get, check, path."
 )
 app.add_typer(data, name="data")
 

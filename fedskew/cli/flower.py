@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from fedskew.config import Config
 
 flower = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Deploy on Flower: real clients, real machines."
+    no_args_is_help=True, rich_markup_mode="rich", help="Deploy on Flower: real clients, real machines."
 )
 app.add_typer(flower, name="flower")
 
@@ -54,6 +55,7 @@ def local(
     _need_flower()
     from fedskew.flower import local as deployed
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is then ended, as by Ctrl-C
     deployed.run(_config(config, set or []), nodes, out, resume, console.print)
 
 

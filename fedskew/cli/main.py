@@ -10,8 +10,9 @@ from fedskew.errors import FedskewError
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click does that itself
     help="Federated learning when clients do not see the same classes.",
     epilog="Exit codes: 0 ok, 2 configuration, 3 data, 4 diverged, 5 disk, 6 locked, 130 interrupted.",
 )

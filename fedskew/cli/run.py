@@ -166,9 +166,9 @@ def _with(config: Config, method: str, value: str = "") -> Config:
 
 
 def _dry(config: Config) -> None:
-    from fedskew import build
+    from fedskew import runs
 
-    build.experiment(config)
+    runs.plan(config, config.seeds[0], RUNS)
     console.print(config.toml(), markup=False)
 
 
@@ -177,7 +177,8 @@ def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
 
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
-    return [runs.begin(config, seed, out) for config, seed in jobs]
+    plans = [runs.plan(config, seed, out) for config, seed in jobs]  # nothing is written if one is refused
+    return [plan.begin() for plan in plans]
 
 
 def _again(jobs: Sequence[tuple[Config, int]], out: Path, only_failed: bool) -> list[Path]:

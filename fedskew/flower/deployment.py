@@ -116,14 +116,17 @@ class Deployment:
         """Runs a command of Flower to its end; its output."""
         with self.log("commands").open("ab") as out:
             out.write(f"$ {' '.join(command)}\n".encode())
-            done = subprocess.run(
-                command,
-                env=self.environment,
-                cwd=self.folder,
-                capture_output=True,
-                timeout=STARTING,
-                check=False,
-            )
+            try:
+                done = subprocess.run(
+                    command,
+                    env=self.environment,
+                    cwd=self.folder,
+                    capture_output=True,
+                    timeout=STARTING,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise DeploymentError(f"`{' '.join(command[:3])}` took more than {STARTING:g} s.") from None
             out.write(done.stdout + done.stderr)
         if done.returncode:
             said = (done.stdout + done.stderr).decode(errors="replace").strip()

@@ -32,7 +32,11 @@ def finish(deployment: Deployment, app: Path, place: Path, tell: Tell, poll: flo
                 f"the run stopped {ATTEMPTS} times at round {best}; see {deployment.log('superlink')}."
             )
         submitted = time.time()
-        deployment.submit(app, place)
+        try:
+            deployment.submit(app, place)
+        except DeploymentError as error:
+            tell(f"{error} Once more.")
+            submitted -= BEGIN  # nothing to wait for, but what has died must be started again
         _accompany(deployment, place, rounds, submitted, tell, poll)
         _refuse_failure(place)
 

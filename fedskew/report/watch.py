@@ -22,7 +22,6 @@ from fedskew.report.gather import Seen
 from fedskew.report.page import asset, body, compose, environment, nav, payload, plotly_js, scripts
 from fedskew.report.study import study
 from fedskew.store import layout
-from fedskew.store.lock import Owner
 
 HOST = "127.0.0.1"
 SCRIPTS = ("draw.js", "controls.js", "tables.js", "tsne.js", "live.js")
@@ -93,13 +92,15 @@ class Watch:
         return Answer("text/html", text.encode())
 
     def _row(self, place: Path) -> dict[str, Any]:
-        stamp, going = _stamp(place), _is_going(place)
+        stamp, going = _stamp(place), listing.is_going(place)
         known = self._rows.get(place)
         if known is None or known[0] != stamp:
             names = ("name", "method", "seed", "rounds", "global", "personal", "state")
             row: dict[str, Any] = dict(zip(names, listing.row(place, self.out), strict=True))
             known = self._rows[place] = (stamp, row)
-        state = "running" if going and known[1]["state"] == "resumable" else known[1]["state"]
+        state = known[1]["state"]
+        if state in (listing.RUNNING, listing.RESUMABLE):  # it changes without a new stamp
+            state = listing.RUNNING if going else listing.RESUMABLE
         return {**known[1], "state": state, "stamp": stamp}
 
     def _report(self, names: Sequence[str]) -> Answer:
@@ -178,15 +179,6 @@ def _stamp(place: Path) -> str:
             continue
         found.append(f"{status.st_mtime_ns:x}.{status.st_size:x}")
     return "-".join(found)
-
-
-def _is_going(place: Path) -> bool:
-    """Whether the process that holds the run's lock is alive."""
-    try:
-        said = json.loads((place / layout.LOCK).read_bytes())
-        return Owner(int(said["pid"]), said["started"], str(said["host"])).alive()
-    except (OSError, ValueError, TypeError, KeyError, OverflowError):
-        return False
 
 
 def _json(value: object) -> Answer:

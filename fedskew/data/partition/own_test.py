@@ -83,7 +83,10 @@ class Natural(Scheme):
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
         if train.owners is None or test.owners is None:
-            raise ConfigError("this dataset names no owner of its samples, so there is no natural partition")
+            raise ConfigError(
+                "split.scheme = 'natural': this dataset names no owner of its samples. For a table of your own, "
+                'name the column that does: client = "..." in [data]. Otherwise choose another scheme.'
+            )
         known, everyone = np.unique(np.concatenate([train.owners, test.owners]), return_inverse=True)
         owner, tester = np.split(everyone, [len(train.labels)])
         number_of = _large(owner, len(known), self.minimum)
