@@ -192,7 +192,8 @@ def test_lists_and_config_errors_do_not_load_torch() -> None:
         assert done.returncode == 0, (words, done.stderr)
 
 
-def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path, number: int) -> None:
     config = tmp_path / "c.toml"
     config.write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
     words = [sys.executable, "-m", "fedskew", "run", "c.toml", "--workers", "1"]
@@ -209,7 +210,7 @@ def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path) -> None
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
         time.sleep(0.05)
-    os.kill(running.pid, signal.SIGINT)
+    os.kill(running.pid, number)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "fedskew resume runs/run" in out

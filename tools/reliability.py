@@ -112,11 +112,11 @@ per cent, mean of the last five rounds ± standard deviation over seeds. **flip*
 
 """
 STUDY_END = """
-How to read it: with everybody's data alike, robust rules cost little and help against noise. Under label skew an honest
-client with rare classes looks like an outlier: rules that drop or outvote outliers drop those classes, and lose
-**without any attacker** what the column "none" shows. None of them makes a federation immune: a flipped label is
-a plausible update, attackers who know the rule can stay below it, and what methods send beside the model (control
-variates, prototypes, losses) is averaged plainly.
+How to read it: with everybody's data alike, robust rules cost little and help. Under label skew an honest client with
+rare classes looks like an outlier: rules that drop or outvote outliers drop those classes, and lose **without any
+attacker** what the column "none" shows; against flipped labels none of them did better here than the plain mean.
+None makes a federation immune: a flipped label is a plausible update, attackers who know the rule can stay below it,
+and what methods send beside the model (control variates, prototypes, losses) is averaged plainly.
 """
 
 
@@ -213,12 +213,12 @@ def _cell(rows: Sequence[Counts], split: str, rule: str, attack: str, share: str
 
 
 def known() -> tuple[list[Counts], list[Counts]]:
-    """What is kept: the counts, and the lines of the study in order of splits, attacks and rules."""
+    """What is kept: the counts, and the lines of the study."""
     counts = json.loads(COUNTS.read_text(encoding="utf-8")) if COUNTS.exists() else []
     if not STUDY.exists():
         return counts, []
     with STUDY.open(encoding="utf-8") as file:
-        return counts, sorted(csv.DictReader(file), key=lambda row: (row["split"], row["attack"] != "none"))
+        return counts, list(csv.DictReader(file))
 
 
 def main(logs: Sequence[str]) -> None:

@@ -120,26 +120,34 @@ def measured(case: Case, data: Dataset) -> float:
     return sum(found) / len(found)
 
 
-def known() -> set[Case]:
+def known() -> dict[Case, str]:
     """What the file holds already."""
     if not PATH.exists():
-        return set()
+        return {}
     with PATH.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return {Case(r["split"], r["attack"], float(r["share"]), r["rule"], int(r["seed"])) for r in rows}
+    return {
+        Case(r["split"], r["attack"], float(r["share"]), r["rule"], int(r["seed"])): r["accuracy"]
+        for r in rows
+    }
+
+
+def write(found: dict[Case, str], wanted: Sequence[Case]) -> None:
+    """The file with its lines in order."""
+    with PATH.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow([*Case._fields, "accuracy"])
+        out.writerows([*case, found[case]] for case in wanted if case in found)
 
 
 def main(seeds: int) -> None:
     """Measures what is missing, seed by seed, so that an interrupted study is whole as far as it goes."""
     torch.set_num_threads(1)
-    data, there = Experiment().dataset(), known()
-    with PATH.open("a", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        if not there:
-            out.writerow([*Case._fields, "accuracy"])
-        for case in sorted(set(cases(seeds)) - there, key=lambda one: one.seed):
-            out.writerow([*case, f"{measured(case, data):.6f}"])
-            file.flush()
+    data, found, wanted = Experiment().dataset(), known(), list(cases(seeds))
+    for case in sorted(wanted, key=lambda one: one.seed):
+        if case not in found:
+            found[case] = f"{measured(case, data):.6f}"
+            write(found, wanted)
 
 
 if __name__ == "__main__":

@@ -27,13 +27,13 @@ def methods(
     rows = json.loads((files("fedskew") / "ledger.json").read_text(encoding="utf-8"))
     words = ["slots", "leaves"] if wide else []
     cells = [
-        [row["name"], row["about"], f"{row['paper']} {row['year']}".strip(), *(row[word] for word in words)]
+        [row["name"], row["about"], f"{row['paper']} {row['year']}" if row["paper"] else "", *(row[word] for word in words)]
         + [f"{row[key]:.3g}" for key in ("down", "up", "state")]
         for row in rows
     ]
     heads = ["slots filled", "leaves the client"] if wide else []
-    table(["method", "what it is", "paper", *heads, "down", "up", "state"], cells, right=3 + len(heads))
-    console.print("down, up, state: numbers sent to, sent by and kept by a client, in FedAvg models.")
+    table(["method", "what it is", "paper", *heads, "down", "up", "kept"], cells, right=3 + len(heads))
+    console.print("down, up, kept: numbers sent to, sent by and kept by a client, in FedAvg models.")
     console.print("Join methods with '+', e.g. fedlc+scaffold. Slots and privacy: fedskew methods --wide.")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +36,7 @@ def finish(
     total = sum(runs.rounds_left(place) for place in places)
     with trackers or Trackers(()) as trackers:
         try:
-            with Progress("training", total) as progress:
+            with _terminated_is_interrupted(), Progress("training", total) as progress:
                 seen = _Seen(progress, trackers, show_so_far=len(places) > 1)
                 parallel.follow(places, seen.tell, workers)
         except KeyboardInterrupt:
@@ -49,6 +51,16 @@ def finish(
         write(places, page)
         console.print(f"report: {page}")
     _complain(trackers, failed)
+
+
+@contextmanager
+def _terminated_is_interrupted() -> Iterator[None]:
+    """A scheduler's SIGTERM ends training as Ctrl-C does: saved, with the command that continues it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass

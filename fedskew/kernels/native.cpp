@@ -130,21 +130,38 @@ void pack_columns(const T* b, Int columns, Int depth, Int used, Int wide, T* pac
     }
 }
 
+// Columns of b are packed in blocks that stay in the second cache while all rows of a pass over them, so that rows of c
+// are written in long runs. A block holds NEAR steps of two vectors, or one panel if that is longer.
+constexpr Int NEAR = 128 * 1024 / (2 * VECTOR_BYTES);
+template <class T>
+Int block_columns(Int depth) {
+    return 2 * lanes<T> * std::max<Int>(1, NEAR / std::max<Int>(1, depth));
+}
+
 // c [rows][columns] = a x b, where a(i, p) = a[i * to_row + p * to_step] and b is [depth][columns].
 template <class T>
 void product(Int rows, Int columns, Int depth, const T* a, Int to_row, Int to_step, const T* b, T* c, T* packed) {
     T out[TILE_ROWS * 2 * lanes<T>];
-    for (Int column = 0, wide; column < columns; column += wide) {
-        wide = panel<T>(columns - column);
-        Int used = std::min(wide, columns - column);
-        bool whole = used == wide;
-        pack_columns(b + column, columns, depth, used, wide, packed);
+    Int size = block_columns<T>(depth);
+    for (Int start = 0; start < columns; start += size) {
+        Int end = std::min(columns, start + size);
+        for (Int column = start, wide; column < end; column += wide) {
+            wide = panel<T>(columns - column);
+            pack_columns(b + column, columns, depth, std::min(wide, columns - column), wide,
+                         packed + (column - start) * depth);
+        }
         for (Int row = 0, i = 0, tall; row < rows; row += tall, ++i) {
             tall = portion(rows, TILE_ROWS, i);
-            T* target = c + row * columns + column;
-            pick_tile<T>(tall, wide / lanes<T>)(1, depth, a + row * to_row, 0, to_row, to_step, packed, nullptr,
-                                                whole ? target : out, whole ? columns : wide);
-            for (Int r = 0; r < (whole ? 0 : tall); ++r) std::copy_n(out + r * wide, used, target + r * columns);
+            for (Int column = start, wide; column < end; column += wide) {
+                wide = panel<T>(columns - column);
+                Int used = std::min(wide, columns - column);
+                bool whole = used == wide;
+                T* target = c + row * columns + column;
+                pick_tile<T>(tall, wide / lanes<T>)(1, depth, a + row * to_row, 0, to_row, to_step,
+                                                    packed + (column - start) * depth, nullptr,
+                                                    whole ? target : out, whole ? columns : wide);
+                for (Int r = 0; r < (whole ? 0 : tall); ++r) std::copy_n(out + r * wide, used, target + r * columns);
+            }
         }
     }
 }
@@ -590,7 +607,7 @@ struct Arena {
             const Layer& l = layers[i];
             Shape<T> s(l);
             chosen.push_back(reinterpret_cast<Number<T>*>(take(l.convolution ? batch * s.pixels * s.out_padded * sizeof(T) : 0)));
-            Int linear = Int(sizeof(T)) * 2 * lanes<T> * std::max(batch, l.out_channels);
+            Int linear = Int(sizeof(T)) * 2 * lanes<T> * std::max({NEAR, batch, l.out_channels});
             most = std::max(most, l.convolution ? Convolution<T>(l).scratch_bytes() : linear);
             if (!l.convolution) widest = std::max({widest, l.in_channels, l.out_channels});
         }

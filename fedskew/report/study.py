@@ -85,7 +85,7 @@ def study(seen: Sequence[Seen]) -> Study:
 
 def _settings(runs: Sequence[Seen]) -> tuple[Setting, ...]:
     groups = _grouped(runs, _surroundings)
-    keys = varying(_surroundings(group[0]) for group in groups)
+    keys = _telling([_surroundings(group[0]) for group in groups])
     methods = _grouped(runs, _method)
     names = _method_labels([_method(group[0]) for group in methods])
     labels = {_key(_method(group[0])): name for group, name in zip(methods, names, strict=True)}
@@ -97,6 +97,15 @@ def _settings(runs: Sequence[Seen]) -> tuple[Setting, ...]:
         ]
         out.append(Setting(_described(_surroundings(group[0]), keys), tuple(arms)))
     return tuple(out)
+
+
+def _telling(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first few of the keys that vary, as many as tell all tables apart; the settings list shows the rest."""
+    keys = list(varying(tables))
+    for count in range(len(keys)):
+        if len({_described(table, keys[:count]) for table in tables}) == len(tables):
+            return keys[:count]
+    return keys
 
 
 def _surroundings(run: Seen) -> dict[str, Any]:
