@@ -41,7 +41,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(choose, "available", lambda: 2)
         monkeypatch.setattr(choose, "prepare", lambda backend: "native" in times)
         monkeypatch.setattr(choose, "ready", lambda: False)
-        monkeypatch.setattr(choose, "_step", lambda feed, backend: times[backend])
+        monkeypatch.setattr(choose, "_steps", lambda feed, backends: {b: times[b] for b in backends})
         monkeypatch.setattr(choose, "_vectorised", lambda choice, feed: blocks)
 
     return of
@@ -103,6 +103,21 @@ def test_every_choice_is_an_engine(name: Any, kind: type) -> None:
     machine = choose.engine(Choice(name, 1, backend="autograd"), made.algorithm, made)
     machine.close()
     assert isinstance(machine, kind)
+
+
+def test_candidates_take_turns_and_the_shortest_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy for a moment must not decide."""
+    clock, turns = [0.0], []
+    spent = {"a": iter([9, 1, 5, 5, 5, 5]), "b": iter([9, 4, 2, 4, 4, 4])}
+
+    def run(name: str) -> None:
+        turns.append(name)
+        clock[0] += next(spent[name]) / 100
+
+    monkeypatch.setattr(choose.time, "perf_counter", lambda: clock[0])
+    found = choose._seconds(("a", "b"), run)
+    assert found == pytest.approx({"a": 0.01, "b": 0.02})
+    assert turns == ["a", "b"] * 6
 
 
 def test_measuring_for_real_leaves_no_trace() -> None:

@@ -360,6 +360,23 @@ def test_a_step_is_torchs_step(backend: Backend, momentum: float, decay: float) 
         assert near(ours, other.detach(), 1e-6)
 
 
+@fast
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_direction_that_is_something_else_too_stays_what_it_is(backend: Backend, momentum: float) -> None:
+    """The native step writes over the gradient, which must then belong to nobody else."""
+    shared = torch.ones(3)
+    for direction in ({"a": shared, "b": shared}, {"a": torch.ones(3), "b": None}):
+        params = {"a": torch.zeros(3), "b": torch.full((3,), 2.0)}
+        slopes = {n: params[n] if d is None else d for n, d in direction.items()}
+        memory = {n: torch.zeros(3) for n in params} if momentum else {}
+        with using(backend):
+            moved, _ = descend(params, slopes, memory, Rates(0.5, momentum, 0.0))
+        assert moved["a"].tolist() == [-0.5] * 3
+        assert moved["b"].tolist() == [1.5 if direction["b"] is shared else 1.0] * 3
+        assert params["b"].tolist() == [2.0] * 3
+        assert shared.tolist() == [1.0] * 3
+
+
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing compiled yet, and no other compiler than what a test puts there."""

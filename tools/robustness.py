@@ -133,11 +133,13 @@ def known() -> dict[Case, str]:
 
 
 def write(found: dict[Case, str], wanted: Sequence[Case]) -> None:
-    """The file with its lines in order."""
-    with PATH.open("w", newline="", encoding="utf-8") as file:
+    """The file with its lines in order; a study that is stopped leaves the one before."""
+    part = PATH.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
         out.writerow([*Case._fields, "accuracy"])
         out.writerows([*case, found[case]] for case in wanted if case in found)
+    part.replace(PATH)
 
 
 def main(seeds: int) -> None:

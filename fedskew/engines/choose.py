@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from fedskew.algorithm import Algorithm
 from fedskew.engines.engine import Engine
@@ -22,7 +23,10 @@ from fedskew.kernels import Backend, prepare, ready
 if TYPE_CHECKING:
     from fedskew.engines.ray import Ray
 
+K = TypeVar("K")
+
 _STEPS = 4  # of each phase, in a trial
+_TRIALS, _ENOUGH = 5, 0.5  # how often at most, and seconds after which no further one begins
 _HANDLING = 0.002  # seconds the pool adds to a client for files and messages
 _LONG = 0.01  # seconds of a client from which on processes are worth starting
 _SMALL = 0.001  # seconds of a step that is all overhead: kernels are not worth compiling, vmap may help
@@ -91,11 +95,10 @@ def _inside_worker() -> bool:
 def _backends(choice: Choice, feed: Feed) -> dict[Backend, float]:
     """Seconds of a step, by backend."""
     if choice.backend != "auto":
-        return {choice.backend: _step(feed, choice.backend)}
-    times: dict[Backend, float] = {"autograd": _step(feed, "autograd")}
+        return _steps(feed, (choice.backend,))
+    times = _steps(feed, ("autograd",))
     if times["autograd"] > _SMALL or ready():
-        found: Backend = "native" if prepare("native") else "torch"
-        times[found] = _step(feed, found)
+        times = _steps(feed, ("autograd", "native" if prepare("native") else "torch"))
     return times
 
 
@@ -104,16 +107,20 @@ def _typical(feed: Feed) -> int:
     return trainers[len(trainers) // 2]
 
 
-def _step(feed: Feed, backend: Backend) -> float:
-    """Seconds of a step of a typical client."""
+def _steps(feed: Feed, backends: Sequence[Backend]) -> dict[Backend, float]:
+    """Seconds of a step of a typical client, by backend."""
     algorithm, client = feed.algorithm, _typical(feed)
     message, kept = algorithm.message(algorithm.init(), 0), algorithm.fresh(client)
     data = feed.client(0, client)
     width = max(update.step.batches for phase in algorithm.phases(0) for update in phase.updates)
     plans = tuple(plan._replace(steps=plan.steps[: _STEPS * width]) for plan in data.plans)
     steps = sum(len(plan.steps) for plan in plans)
-    with quarters(backend):
-        return _seconds(lambda: algorithm.local(message, kept, data._replace(plans=plans))) / max(steps, 1)
+
+    def run(backend: Backend) -> None:
+        with quarters(backend):
+            algorithm.local(message, kept, data._replace(plans=plans))
+
+    return {name: taken / max(steps, 1) for name, taken in _seconds(backends, run).items()}
 
 
 def _vectorised(choice: Choice, feed: Feed) -> float:
@@ -125,15 +132,22 @@ def _vectorised(choice: Choice, feed: Feed) -> float:
     message = algorithm.message(algorithm.init(), 0)
     steps = sum(tried.feed.steps(client) for client in ids)
     with quarters("autograd"):
-        return _seconds(lambda: tried.exchange(message, ids, 0)) / steps
+        taken = _seconds(("vectorised",), lambda _: tried.exchange(message, ids, 0))
+    return taken["vectorised"] / steps
 
 
-def _seconds(run: Callable[[], object]) -> float:
-    """The shorter of two times, after one run that warms up."""
-    run()
-    taken = []
-    for _ in range(2):
-        start = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+def _seconds(names: Sequence[K], run: Callable[[K], object]) -> dict[K, float]:
+    """The shortest time of each after one that warms up; they take turns, so that noise meets them all."""
+    best = dict.fromkeys(names, math.inf)
+    end = math.inf
+    for trial in range(_TRIALS + 1):
+        for name in names:
+            start = time.perf_counter()
+            run(name)
+            if trial:
+                best[name] = min(best[name], time.perf_counter() - start)
+        if trial == 0:
+            end = time.perf_counter() + _ENOUGH
+        elif time.perf_counter() > end:
+            break
+    return best

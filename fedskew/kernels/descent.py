@@ -25,7 +25,7 @@ class Rates(NamedTuple):
 
 
 def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[Tree, Tree]:
-    """(new parameters, new memory)."""
+    """(new parameters, new memory); the direction is used up, since what is new may take its place."""
     if current() == "native" and not torch._C._are_functorch_transforms_active():
         done = _native(params, direction, memory, rates)
         if done is not None:
@@ -45,12 +45,13 @@ def _native(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
     step = _kernel(weights[0].dtype) if weights else None
     if step is None or not all(_like(value, weights[0]) for value in (*weights, *slopes, *old)):
         return None
-    moved = [torch.empty_like(w) for w in weights]
-    kept = [torch.empty_like(w) for w in old]
+    if len({value.data_ptr() for value in (*weights, *slopes, *old)}) < len(weights) + len(slopes) + len(old):
+        return None
     none = [None] * len(weights)
+    # One list less to bring into the cache: a step of a network of a megabyte waits for memory.
+    moved, kept = ([torch.empty_like(w) for w in weights], slopes) if old else (slopes, [])
     counts = (ctypes.c_int64 * len(weights))(*[w.numel() for w in weights])
-    places = pointers([*weights, *slopes, *(old or none), *moved, *(kept or none)])
-    step(len(weights), counts, places, *rates)
+    step(len(weights), counts, pointers([*weights, *slopes, *(old or none), *moved, *(kept or none)]), *rates)
     return dict(zip(params, moved, strict=True)), dict(zip(params, kept, strict=True)) if old else memory
 
 

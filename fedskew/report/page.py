@@ -76,7 +76,7 @@ def _inside(found: Study) -> tuple[Any, list[str]]:
 
 def _facts(found: Study) -> tuple[str, ...]:
     first, runs = found.settings[0].first, found.runs
-    seeds = len({run.seed for run in runs})
+    seeds, lengths = len({run.seed for run in runs}), {run.rounds for run in runs}
     config = first.config
     clients = f"{len(first.census.train)} clients" if first.census else ""
     facts = [
@@ -84,7 +84,7 @@ def _facts(found: Study) -> tuple[str, ...]:
         _plural(seeds, "seed"),
         _plural(len(found.settings), "setting") if len(found.settings) > 1 else "",
         *([config.data.name, clients, config.split.scheme] if len(found.settings) == 1 else []),
-        f"{max(run.rounds for run in runs)} rounds",
+        f"{' to '.join(map(str, sorted({min(lengths), max(lengths)})))} rounds",
     ]
     return tuple(fact for fact in facts if fact)
 
