@@ -113,8 +113,9 @@ per cent, mean of the last five rounds ± standard deviation over seeds. **flip*
 """
 STUDY_END = """
 How to read it: with everybody's data alike, robust rules cost little and mostly help. Under label skew an honest
-client with rare classes looks like an outlier: rules that drop or outvote outliers drop those classes, and lose **without any
-attacker** what the column "none" shows; against flipped labels none of them did better here than the plain mean.
+client with rare classes looks like an outlier: rules that drop or outvote outliers drop those classes, and lose
+**without any attacker** what the column "none" shows; against flipped labels none of them did better here than the
+plain mean.
 None makes a federation immune: a flipped label is a plausible update, attackers who know the rule can stay below it,
 and what methods send beside the model (control variates, prototypes, losses) is averaged plainly.
 """

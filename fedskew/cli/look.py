@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,7 +27,7 @@ def methods(
     rows = json.loads((files("fedskew") / "ledger.json").read_text(encoding="utf-8"))
     words = ["slots", "leaves"] if wide else []
     cells = [
-        [row["name"], row["about"], f"{row['paper']} {row['year']}" if row["paper"] else "", *(row[word] for word in words)]
+        [row["name"], row["about"], _cited(row), *(row[word] for word in words)]
         + [f"{row[key]:.3g}" for key in ("down", "up", "state")]
         for row in rows
     ]
@@ -35,6 +35,10 @@ def methods(
     table(["method", "what it is", "paper", *heads, "down", "up", "kept"], cells, right=3 + len(heads))
     console.print("down, up, kept: numbers sent to, sent by and kept by a client, in FedAvg models.")
     console.print("Join methods with '+', e.g. fedlc+scaffold. Slots and privacy: fedskew methods --wide.")
+
+
+def _cited(row: dict[str, Any]) -> str:
+    return f"{row['paper']} {row['year']}" if row["paper"] else ""
 
 
 @app.command()
