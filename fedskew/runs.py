@@ -18,6 +18,7 @@ from fedskew.data.federation import Federation
 from fedskew.data.partition import Partition
 from fedskew.data.partition.dealing import Indices
 from fedskew.data.partition.measure import counts
+from fedskew.engines.choose import Choice
 from fedskew.errors import ConfigError, DiskError, DivergedError
 from fedskew.experiment import Experiment, Session
 from fedskew.results import Result
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     """A run that can be made: everything a resumed run needs, in memory."""
 
     place: Path
+    engine: Choice
     settings: str
     files: dict[str, bytes]
 
@@ -62,10 +64,12 @@ def plan(config: Config, seed: int, out: Path) -> Plan:
     data = experiment.dataset()
     partition = experiment.partition(data, seed)
     packed = _packed(experiment, partition, seed, data.y.numpy())
-    chosen = {f"engine.{key}": value for key, value in asdict(experiment.choice(seed, data)).items()}
-    resolved = config.changed({"seeds": [seed], **chosen})
+    engine = experiment.choice(seed, data)
+    resolved = config.changed(
+        {"seeds": [seed], **{f"engine.{key}": value for key, value in asdict(engine).items()}}
+    )
     files = {PARTITION: packed, CENSUS: census(experiment.federation(data, seed))}
-    return Plan(folder(config, seed, out), resolved.toml(), files)
+    return Plan(folder(config, seed, out), engine, resolved.toml(), files)
 
 
 def census(federation: Federation) -> bytes:

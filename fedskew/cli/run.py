@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedskew.cli.main import app
-from fedskew.cli.screen import console
+from fedskew.cli.screen import console, errors
 from fedskew.cli.training import finish
 from fedskew.errors import ConfigError
 
@@ -177,7 +178,15 @@ def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
 
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
-    plans = [runs.plan(config, seed, out) for config, seed in jobs]  # nothing is written if one is refused
+    settled: dict[str, Config] = {}
+    plans = []  # nothing is written if one is refused
+    for config, seed in jobs:
+        plans.append(runs.plan(settled.get(config.name, config), seed, out))
+        # What `auto` picks for the first seed of a setting holds for the others.
+        settled[config.name] = config.changed({"engine": asdict(plans[-1].engine)})
+    if any(config.engine.name == "auto" for config, _ in jobs):
+        picked = dict.fromkeys(f"{plan.engine.name} ({plan.engine.backend})" for plan in plans)
+        errors.print(f"engine auto: {', '.join(picked)}", markup=False)
     return [plan.begin() for plan in plans]
 
 

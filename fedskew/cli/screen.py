@@ -40,12 +40,15 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "",
 class Progress:
     """How far a set of jobs is: one live line on a terminal, a plain line every few seconds elsewhere."""
 
-    def __init__(self, title: str, total: int) -> None:
+    def __init__(self, title: str, total: int, screen: Console | None = None) -> None:
         self.title, self.total, self.done = title, total, 0
+        self.screen = screen or console
         self.started = self.printed = time.monotonic()
         self.so_far: Table | None = None
         # It is drawn when there is news, not by a clock of its own.
-        self.live = Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else None
+        self.live = (
+            Live(console=self.screen, transient=True, auto_refresh=False) if self.screen.is_terminal else None
+        )
 
     def __enter__(self) -> Progress:
         if self.live:
@@ -63,7 +66,7 @@ class Progress:
 
     def _show(self, line: str) -> None:
         if self.live is None:
-            console.print(line)
+            self.screen.print(line)
             return
         text = Text(line, no_wrap=True, overflow="ellipsis")
         self.live.update(Group(self.so_far, text) if self.so_far else text, refresh=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedskew.cli.screen import Progress, console, grid, table
+from fedskew.cli.screen import Progress, console, errors, grid, table
 from fedskew.errors import DivergedError, FedskewError
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ def finish(
     total = sum(runs.rounds_left(place) for place in places)
     with trackers or Trackers(()) as trackers:
         try:
-            with _terminated_is_interrupted(), Progress("training", total) as progress:
+            with (
+                _terminated_is_interrupted(),
+                Progress("training", total, errors if as_json else console) as progress,
+            ):
                 seen = _Seen(progress, trackers, show_so_far=len(places) > 1)
                 parallel.follow(places, seen.tell, workers)
         except KeyboardInterrupt:

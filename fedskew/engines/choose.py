@@ -62,7 +62,8 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
         engines["pool"] = (engines["serial"] + _HANDLING) / workers
     if times.get("autograd", times[backend]) < _SMALL and not algorithm.model.buffers:
         engines["vectorised"] = _vectorised(choice, feed) * feed.steps(client)
-    return replace(choice, name=min(engines, key=lambda name: engines[name]), backend=backend)
+    best = min(engines, key=lambda name: engines[name])
+    return replace(choice, name=best, backend="autograd" if best == "vectorised" else backend)
 
 
 def engine(choice: Choice, algorithm: Algorithm, feed: Feed, limits: Limits | None = None) -> Engine:
