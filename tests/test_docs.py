@@ -15,7 +15,6 @@ from typing import NamedTuple
 import pytest
 from command import fedskew
 
-from fedskew import demo
 from fedskew.catalogue import METHODS
 from fedskew.cli import main as _main  # noqa: F401  (loads the commands' home)
 from fedskew.cli.main import app
@@ -189,7 +188,6 @@ def test_the_demo_of_the_readme_is_the_demo(monkeypatch: pytest.MonkeyPatch) -> 
     done = subprocess.CompletedProcess([], 0, stdout=printed)
     monkeypatch.setattr(module.subprocess, "run", lambda *words, **options: done)
     assert module.demo() == "```text\nDigits over 20 clients\n\n table\n```"
-    assert demo.config("fedavg").train.rounds == 40
 
 
 def test_every_paper_is_listed() -> None:
