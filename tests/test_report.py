@@ -67,7 +67,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "split": {"scheme": "labels", "clients": 5, "per_client": 4},
         "train": {"rounds": 3, "epochs": 1, "participation": 0.5},
         "evaluate": {"every": 1, "personal": 1},
-        "engine": {"name": "serial"},
+        "engine": {"name": "serial", "backend": "autograd"},
     }
     places = []
     for method in ("fedavg", "grpfed"):

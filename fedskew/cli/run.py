@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -178,12 +178,15 @@ def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
 
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
-    settled: dict[str, Config] = {}
+    settled: dict[str, dict[str, Any]] = {}
     plans = []  # nothing is written if one is refused
     for config, seed in jobs:
-        plans.append(runs.plan(settled.get(config.name, config), seed, out))
-        # What `auto` picks for the first seed of a setting holds for the others.
-        settled[config.name] = config.changed({"engine": asdict(plans[-1].engine)})
+        setting = config.changed({"name": "any", "method.preset": "fedavg"}).toml()
+        plans.append(
+            runs.plan(config.changed({"engine": settled.get(setting, config.engine.model_dump())}), seed, out)
+        )
+        # What `auto` picks for the first run of a comparison holds for all: other engines round differently.
+        settled[setting] = asdict(plans[-1].engine)
     if any(config.engine.name == "auto" for config, _ in jobs):
         picked = dict.fromkeys(f"{plan.engine.name} ({plan.engine.backend})" for plan in plans)
         errors.print(f"engine auto: {', '.join(picked)}", markup=False)

@@ -40,7 +40,10 @@ def _only_presets(setting: Setting) -> bool:
 
 
 def _common(config: Config) -> str:
-    return config.changed({"name": "again", "method": {"preset": "fedavg"}, "engine": {}}).toml()
+    """What must be alike: the engine too, whose rounding is part of the numbers; a pool's is that of `serial`."""
+    name = "serial" if config.engine.name == "pool" else config.engine.name
+    engine = {"name": name, "backend": config.engine.backend}
+    return config.changed({"name": "again", "method": {"preset": "fedavg"}, "engine": engine}).toml()
 
 
 def _compare(setting: Setting, name: str) -> Recipe:
