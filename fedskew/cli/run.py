@@ -53,13 +53,14 @@ def run(
 ) -> None:
     """Run one configuration under its seeds."""
     from fedskew.config import load
-    from fedskew.track import open_all
 
     loaded = load(config, set or [])
     chosen = _seeds(seeds, loaded.seeds)
     if dry_run:
         _dry(loaded)
         return
+    from fedskew.track import open_all
+
     trackers = open_all(track or [])
     finish(_begun([(loaded, seed) for seed in chosen], out), workers, json, trackers=trackers)
 
@@ -88,7 +89,6 @@ def compare(
 ) -> None:
     """Run several methods on the same data, split, initial model and participants."""
     from fedskew.config import load
-    from fedskew.track import open_all
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     if not names:
@@ -100,6 +100,8 @@ def compare(
         for one in each:
             _dry(one)
         return
+    from fedskew.track import open_all
+
     trackers = open_all(track or [])
     jobs = [(one, seed) for one in each for seed in _seeds(seeds, one.seeds)]
     places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
