@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from fedskew.cli.main import app
-from fedskew.cli.run import _seeds as seeds_of
+from fedskew.cli.run import seeds_of
 from fedskew.cli.screen import Progress, console, table
 from fedskew.errors import DivergedError, FedskewError
 

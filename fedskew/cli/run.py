@@ -55,7 +55,7 @@ def run(
     from fedskew.config import load
 
     loaded = load(config, set or [])
-    chosen = _seeds(seeds, loaded.seeds)
+    chosen = seeds_of(seeds, loaded.seeds)
     if dry_run:
         _dry(loaded)
         return
@@ -103,7 +103,7 @@ def compare(
     from fedskew.track import open_all
 
     trackers = open_all(track or [])
-    jobs = [(one, seed) for one in each for seed in _seeds(seeds, one.seeds)]
+    jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
     places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
     if failed and not places:
         console.print("none of these runs has failed.")
@@ -145,7 +145,7 @@ def demo(
     from fedskew import runs
     from fedskew.demo import config
 
-    jobs = [(config(method), seed) for method in DEMO for seed in _seeds(seeds, ())]
+    jobs = [(config(method), seed) for method in DEMO for seed in seeds_of(seeds, ())]
     console.print("Digits over 20 clients with two labels each: what does each method make of it?")
     places = [runs.ensure(one, seed, out) for one, seed in jobs]
     finish(places, workers, json, page=out / "report.html")
@@ -206,7 +206,8 @@ def _again(jobs: Sequence[tuple[Config, int]], out: Path, only_failed: bool) -> 
     return [runs.ensure(config, seed, out) for config, seed in jobs]
 
 
-def _seeds(text: str | None, default: Sequence[int]) -> Sequence[int]:
+def seeds_of(text: str | None, default: Sequence[int]) -> Sequence[int]:
+    """The seeds that 0:3 or 0,1,2 names, or the default."""
     if text is None:
         return default
     try:
