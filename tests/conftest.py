@@ -1,4 +1,4 @@
-"""Collects what the fault tests have counted, from every worker, and prints it at the end."""
+"""What several test files share: a finished run, and the counts of the fault tests, printed at the end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ import pytest
 from counting import KEY, LOG, PROPERTY, SUMS, Counts, Tally, summed
 
 _counted: list[Counts] = []
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted."""
+    from store_run import begin, train
+
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    with begin(folder) as store:
+        train(store)
+    return folder
 
 
 @pytest.fixture

@@ -28,15 +28,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "sync_folder", lambda path: None)
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("reference") / "run"
-    with begin(folder) as store:
-        train(store)
-    return folder
-
-
 def test_a_run_directory_holds_what_it_says(reference: Path) -> None:
     names = {path.name for path in reference.iterdir()}
     fixed = {"run.json", "config.toml", "environment.json", "partition.bin"}

@@ -6,22 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from store_run import CONFIG, begin, finish, result, train
+from store_run import CONFIG, begin, finish, result
 
 from fedskew.errors import ConfigError, DiskError, LockedError
 from fedskew.store import records
 from fedskew.store.reader import RunReader
 from fedskew.store.records import NOTHING, Manifest, Ref
 from fedskew.store.run import RunStore
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("reference") / "run"
-    with begin(folder) as store:
-        train(store)
-    return folder
 
 
 def test_a_run_is_not_begun_where_something_is(tmp_path: Path, reference: Path) -> None:

@@ -30,15 +30,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "sync_folder", lambda path: None)
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("reference") / "run"
-    with begin(folder) as store:
-        train(store)
-    return folder
-
-
 def whole_run(folder: Path, faults: Faults) -> tuple[list[int], BaseException | None]:
     """Creates a run and trains it on a bad disk: the rounds that were committed, and what ended it."""
     done: list[int] = []

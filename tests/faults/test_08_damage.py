@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from counting import Tally, part_of
-from store_run import LAST, begin, mutate, result, train
+from store_run import LAST, mutate, result, train
 
 from fedskew.data import artefact, partition
 from fedskew.errors import DataError, DiskError
@@ -26,15 +26,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for the real disk."""
     monkeypatch.setattr(disk, "fsync", lambda descriptor: None)
     monkeypatch.setattr(disk, "sync_folder", lambda path: None)
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("reference") / "run"
-    with begin(folder) as store:
-        train(store)
-    return folder
 
 
 def go_on(folder: Path) -> None:
