@@ -107,6 +107,11 @@ class EngineTable(_Closed):
     workers: Natural = Field(0, description="processes of the pool; 0: one per core")
     block: Positive = Field(10, description="clients per vectorised block")
     backend: Literal["auto", "autograd", "torch", "native"] = Field("auto", description="the inner step")
+    device: str = Field(
+        "cpu",
+        pattern=r"^[a-z]+(:[0-9]+)?$",
+        description="where clients compute: cpu, cuda, cuda:1 or another of torch's; serial and vectorised only",
+    )
 
 
 class GateTable(_Closed):

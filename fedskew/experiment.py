@@ -18,6 +18,7 @@ from fedskew.data.dataset import Dataset
 from fedskew.data.federation import Federation, Training, centralised, with_shared_data
 from fedskew.data.partition import Labels, Natural, Partition, Scheme, hold_out, split
 from fedskew.engines.choose import Choice, engine, resolve
+from fedskew.engines.device import placed
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.engines.private import Private
@@ -136,7 +137,8 @@ class Experiment:
 
     def _feed(self, seed: int, data: Dataset) -> Feed:
         federation = self.federation(data, seed)
-        return Feed.of(self.algorithm(federation, seed), federation, self.training)
+        sides = placed(self.algorithm(federation, seed), federation, self.engine.device)
+        return Feed.of(*sides, self.training)
 
     def fit(
         self, seeds: Sequence[int] = (0,), on_round: Callable[[int, Record], None] | None = None

@@ -43,12 +43,27 @@ class Choice:
     workers: int = 0
     block: int = 10
     backend: Literal["auto", "autograd", "torch", "native"] = "auto"
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.device == "cpu":
+            return
+        if self.name in ("pool", "ray"):
+            raise ConfigError(
+                f"engine.device = '{self.device}': its clients run in one process. Set engine.name to 'serial', "
+                f"'vectorised' or 'auto' instead of '{self.name}'."
+            )
+        if self.backend in ("torch", "native"):
+            raise ConfigError(
+                f"engine.device = '{self.device}': the backend '{self.backend}' is for processors. "
+                "Set engine.backend to 'auto' or 'autograd'."
+            )
 
 
 def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
     """The choice with every `auto` replaced by what is fastest here."""
-    if choice.name == "vectorised":
-        return replace(choice, backend="autograd")
+    if choice.name == "vectorised" or choice.device != "cpu":
+        choice = replace(choice, backend="autograd")
     if "auto" not in (choice.name, choice.backend):
         return choice
     times = _backends(choice, feed)
@@ -57,10 +72,11 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
         return replace(choice, backend=backend)
     client = _typical(feed)
     engines: dict[Name, float] = {"serial": times[backend] * feed.steps(client)}
-    workers = choice.workers or available()
-    if workers > 1 and engines["serial"] > _LONG and not _inside_worker():
+    on_cpu, workers = choice.device == "cpu", choice.workers or available()
+    if on_cpu and workers > 1 and engines["serial"] > _LONG and not _inside_worker():
         engines["pool"] = (engines["serial"] + _HANDLING) / workers
-    if times.get("autograd", times[backend]) < _SMALL and not algorithm.model.buffers:
+    small = times.get("autograd", times[backend]) < _SMALL or not on_cpu
+    if small and not algorithm.model.buffers:
         engines["vectorised"] = _vectorised(choice, feed) * feed.steps(client)
     best = min(engines, key=lambda name: engines[name])
     return replace(choice, name=best, backend="autograd" if best == "vectorised" else backend)

@@ -59,7 +59,8 @@ class OneVsAllBinary(Objective):
 
 
 def _own(threshold: Threshold, view: View) -> Tensor:
-    table = torch.tensor(threshold, dtype=torch.float64)
+    # Not at once on the device: torch.func refuses that, since torch.tensor then works in place.
+    table = torch.tensor(threshold, dtype=torch.float64, device="cpu").to(view.data.id.device)
     return table[view.data.id] if table.ndim == 2 else table
 
 
