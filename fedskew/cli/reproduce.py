@@ -112,9 +112,10 @@ def reproduce(
         wanted = seeds_of(seeds, one.seeds)
         if not show:
             from fedskew.reproduce import work
+            from fedskew.reproduce.results import read
 
             jobs = work.jobs(select(every(one, scale.value), cells or (), tier), wanted, out)
-            failed += _work(one, [job for job in jobs if work.is_missing(job, fresh)], room, wanted, plan)
+            failed += _work(one, work.missing(jobs, read(one.name, results), fresh), room, wanted, plan)
         if not plan:
             _report(one, room, wanted)
         if figures is not None:
@@ -150,7 +151,7 @@ def _perform(recipe: Recipe, jobs: Sequence[Job], room: Room, seeds: Sequence[in
 
     failed: list[FedskewError] = []
     for job in jobs:
-        if not work.is_missing(job):
+        if work.is_at_its_end(job):
             work.set_aside(job)
     with Progress(recipe.name, perform.rounds(jobs)) as progress:
 

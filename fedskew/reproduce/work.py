@@ -13,6 +13,7 @@ from fedskew.errors import FedskewError
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
 from fedskew.reproduce.cells import Cell, folder
+from fedskew.reproduce.results import Entry
 from fedskew.store.run import RunStore
 
 Tell = Callable[[News], None]
@@ -36,12 +37,22 @@ def jobs(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Job]:
     return list({job.place: job for job in reversed(found)}.values())[::-1]
 
 
-def is_missing(job: Job, fresh: bool = False) -> bool:
-    """Whether there is something to run; with `fresh` also where other code was at work."""
-    found = collect.outcome(job.place)
-    if found.state in ("new", "begun"):
-        return True
-    return fresh and found.code != code.version(job.cell.config)
+def missing(jobs: Sequence[Job], kept: Sequence[Entry], fresh: bool = False) -> list[Job]:
+    """What neither a run nor a kept result has brought; with `fresh` also what other code has made."""
+    makers = {(*entry.key, entry.config): entry.code for entry in kept}
+
+    def is_due(job: Job) -> bool:
+        maker = makers.get((job.cell.name, job.cell.scale, job.seed, job.cell.digest))
+        if is_at_its_end(job):
+            maker = collect.outcome(job.place).code
+        return maker is None or (fresh and maker != code.version(job.cell.config))
+
+    return [job for job in jobs if is_due(job)]
+
+
+def is_at_its_end(job: Job) -> bool:
+    """Whether the run itself is here and complete."""
+    return collect.outcome(job.place).state in ("done", "diverged")
 
 
 def begin(job: Job) -> Path:
