@@ -148,8 +148,7 @@ def _vectorised(choice: Choice, feed: Feed) -> float:
     tried = Vectorised(algorithm, feed.federation, training, choice.block)
     message = algorithm.message(algorithm.init(), 0)
     steps = sum(tried.feed.steps(client) for client in ids)
-    with quarters("autograd"):
-        taken = _seconds(("vectorised",), lambda _: tried.exchange(message, ids, 0))
+    taken = _seconds(("vectorised",), lambda _: tried.exchange(message, ids, 0))
     return taken["vectorised"] / steps
 
 

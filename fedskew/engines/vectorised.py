@@ -10,6 +10,7 @@ from fedskew.augment import Draws
 from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
+from fedskew.engines.quarters import quarters
 from fedskew.errors import ConfigError
 from fedskew.examine import Exam, Marks, examine
 from fedskew.gate import Gate
@@ -46,8 +47,9 @@ class Vectorised:
         """Trains the clients block by block."""
         ordered = sorted(ids, key=lambda client: (self.feed.steps(client), client))
         found: dict[int, tuple[Reply, State]] = {}
-        for first in range(0, len(ordered), self.block):
-            found |= self._run(message, ordered[first : first + self.block], round)
+        with quarters("autograd"):
+            for first in range(0, len(ordered), self.block):
+                found |= self._run(message, ordered[first : first + self.block], round)
         asked = Cohort(tuple(ids), self.algorithm.population, round)
         replies, cohort = gather({client: found[client][0] for client in ids}, message, asked, self.gate)
         self.kept.update((client, found[client][1]) for client in cohort.ids)
@@ -55,7 +57,8 @@ class Vectorised:
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients one by one."""
-        return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
+        with quarters("autograd"):
+            return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
 
     def close(self) -> None:
         """Nothing is held."""
