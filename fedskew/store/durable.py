@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedskew.errors import DiskError
 from fedskew.store import disk
 from fedskew.store.layout import PART
 
-AT_ONCE = 8  # a file system commits many fsyncs together if they arrive together
+AT_ONCE = 8  # a file system commits many fsyncs and unlinks together if they arrive together
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -68,8 +68,7 @@ def put_all(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
         for name, data in files:
             sizes[folder / name] = len(data)
             _fill(folder / name, data)
-        with ThreadPoolExecutor(min(AT_ONCE, len(sizes)) or 1) as pool:
-            list(pool.map(_sync, sizes.keys(), sizes.values()))
+        _together(lambda path: _sync(path, sizes[path]), list(sizes))
         for path, size in sizes.items():
             with explained(path, "written", size):
                 disk.rename(_part(path), path)
@@ -147,6 +146,14 @@ def _cut(path: Path, descriptor: int, size: int) -> int:
 
 def remove_all(paths: Iterable[Path]) -> None:
     """Unlinks files that nothing refers to."""
-    for path in paths:
+
+    def remove(path: Path) -> None:
         with explained(path, "removed"):
             disk.remove(path)
+
+    _together(remove, list(paths))
+
+
+def _together(action: Callable[[Path], None], paths: Sequence[Path]) -> None:
+    with ThreadPoolExecutor(min(AT_ONCE, len(paths)) or 1) as pool:
+        list(pool.map(action, paths))
