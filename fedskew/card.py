@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from html import escape
 
 import numpy as np
 
-from fedskew import __version__, runs
+from fedskew import __version__, naming, runs
 from fedskew.catalogue import METHODS
 from fedskew.data.partition.measure import summary
 from fedskew.results import HEADLINES, Result
@@ -25,7 +26,7 @@ def text(taken: Taken) -> str:
 def _head(taken: Taken) -> Iterator[str]:
     preset = taken.config.method.preset
     papers = [METHODS[name].paper for name in preset.split("+") if name in METHODS and METHODS[name].paper]
-    yield f"# {taken.config.name}: {taken.who}"
+    yield f"# {taken.config.name}: {escape(taken.who, quote=False)}"
     yield ""
     yield f"Network `{taken.config.model.name}`, trained with `{preset}` on `{taken.config.data.name}` "
     yield f"for {taken.round + 1} of {taken.config.train.rounds} rounds by fedskew {__version__}."
@@ -61,7 +62,7 @@ def _training(taken: Taken) -> Iterator[str]:
     yield f"  mean Jensen-Shannon distance from the whole: {found.distance:.2f}."
     if taken.client is not None:
         own = [f"{n} of {c}" for c, n in zip(taken.classes, taken.counts[taken.client], strict=True) if n]
-        yield f"- Client {taken.client} holds {', '.join(own)}."
+        yield f"- Client {escape(naming.label(taken.clients, taken.client), quote=False)} holds {', '.join(own)}."
     yield ""
 
 

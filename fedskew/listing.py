@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedskew import naming
 from fedskew.errors import ConfigError, FedskewError
 from fedskew.store import layout
 from fedskew.store.lock import Owner
@@ -70,11 +72,16 @@ def details(place: Path) -> list[str]:
     lines = [f"run {place}", "", *reader.file(layout.CONFIG).decode().splitlines(), "", "last values"]
     lines += [f"  {key:32} {value:.6g}" for key, value in sorted(last.items())]
     lines += ["", "events"]
-    lines += [_told(event) for event in reader.events() if event.get("event") not in ("round", "opened")]
+    names = naming.recorded(reader)
+    lines += [
+        _told(event, names) for event in reader.events() if event.get("event") not in ("round", "opened")
+    ]
     return lines
 
 
-def _told(event: dict[str, Any]) -> str:
+def _told(event: dict[str, Any], names: Sequence[str]) -> str:
+    if isinstance(who := event.get("client"), int):
+        event = {**event, "client": naming.label(names, who)}
     detail = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("event", "at"))
     return f"  {event.get('at', '')}  {event.get('event', '')}  {detail}".rstrip()
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from fedskew import build
+from fedskew import build, naming
 from fedskew.config import Config, parse
 from fedskew.data import artefact
 from fedskew.data.federation import Federation
@@ -29,7 +29,7 @@ from fedskew.tree import State
 from fedskew.values import Cohort
 
 PARTITION = "partition.json"
-CENSUS = "census.json"  # class names and class counts of every client: what a report needs of the data
+CENSUS = naming.CENSUS  # names, class names and class counts of all clients: what a report needs of the data
 OnRound = Callable[[Path, int, int], None]  # (run, rounds done, rounds in all)
 Opened = Callable[[Config, Path], Session]
 
@@ -73,7 +73,7 @@ def plan(config: Config, seed: int, out: Path) -> Plan:
 
 
 def census(federation: Federation) -> bytes:
-    """Class names and class counts of every client, as a file."""
+    """Class names, and names and class counts of every client, as a file."""
     labels, partition = federation.data.y.numpy(), federation.partition
     tested = counts(labels, partition.test, federation.classes)
     content = {
@@ -81,6 +81,7 @@ def census(federation: Federation) -> bytes:
         "train": federation.counts.tolist(),
         "test": tested.tolist(),
         "novel": list(partition.novel),
+        "clients": list(naming.names(federation.data, partition)),
     }
     return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from fedskew import build, runs
+from fedskew import build, naming, runs
 from fedskew.algorithm import Algorithm
 from fedskew.config import Config, parse
 from fedskew.data import registry
-from fedskew.data.federation import Federation
 from fedskew.data.folder import Folder
 from fedskew.data.table import read_csv, read_parquet
 from fedskew.engines.feed import Feed
@@ -44,6 +43,7 @@ class Taken(NamedTuple):
     classes: tuple[str, ...]
     who: str
     client: int | None
+    clients: tuple[str, ...]  # their names; empty where they have only numbers
     place: Path
     round: int  # counts from 0
     config: Config
@@ -60,11 +60,12 @@ class Taken(NamedTuple):
         return Scaled(self.network, mean, std, getattr(torch, self.config.dtype)).eval()
 
 
-def take(place: Path, client: int | None = None) -> Taken:
-    """The global model of a run as far as it has come, or the personal model of one client."""
+def take(place: Path, client: int | str | None = None) -> Taken:
+    """The global model of a run as far as it has come, or the personal model of one client, by number or name."""
     if not layout.is_run(place):
         raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
-    config = parse(RunReader(place).config(), str(place / layout.CONFIG))
+    reader = RunReader(place)
+    config = parse(reader.config(), str(place / layout.CONFIG))
     found = checkpoint.load(place)
     if found is None:
         raise ConfigError(f"{place} has not finished a round. Continue it: fedskew resume {place}.")
@@ -74,15 +75,18 @@ def take(place: Path, client: int | None = None) -> Taken:
     algorithm = plan.algorithm(federation, config.seeds[0])
     runs.check_fits(found.server, algorithm.init(), place)
     feed = Feed.of(algorithm, federation, plan.training)
-    tree = _overall(algorithm, found, place) if client is None else _own(feed, found, client)
+    names = naming.recorded(reader)
+    who = None if client is None else naming.find(names, federation.clients, client)
+    tree = _overall(algorithm, found, place) if who is None else _own(feed, found, who)
     shape = tuple(data.x.shape[1:])
     return Taken(
         _network(algorithm, config, tree, shape),
         _scale(config),
         shape,
         data.classes,
-        "the global model" if client is None else _name(algorithm, found, client),
-        client,
+        "the global model" if who is None else _name(algorithm, found, who, naming.label(names, who)),
+        who,
+        names,
         place,
         found.round,
         config,
@@ -111,20 +115,14 @@ def _overall(algorithm: Algorithm, found: Checkpoint, place: Path) -> Tree:
 
 
 def _own(feed: Feed, found: Checkpoint, client: int) -> Tree:
-    _check_client(feed.federation, client)
     kept = found.kept.get(client)
     return feed.algorithm.personal(found.server, kept, feed.idle(client))
 
 
-def _check_client(federation: Federation, client: int) -> None:
-    if not 0 <= client < federation.clients:
-        raise ConfigError(f"there is no client {client}; they are numbered 0 to {federation.clients - 1}.")
-
-
-def _name(algorithm: Algorithm, found: Checkpoint, client: int) -> str:
+def _name(algorithm: Algorithm, found: Checkpoint, client: int, label: str) -> str:
     if client in found.kept:
-        return f"the personal model of client {client} ({algorithm.method.personal})"
-    return f"the global model, since client {client} has not taken part yet"
+        return f"the personal model of client {label} ({algorithm.method.personal})"
+    return f"the global model, since client {label} has not taken part yet"
 
 
 def _network(algorithm: Algorithm, config: Config, tree: Tree, shape: tuple[int, ...]) -> nn.Module:

@@ -35,6 +35,7 @@ def make(
     rounds: int | None = None,
     classes: Sequence[str] = ("cat", "dog", "owl", "fox"),
     events: Sequence[tuple[str, dict[str, object]]] = (),
+    names: Sequence[str] | None = None,
 ) -> Path:
     """A run with made-up records of so many rounds; all by default."""
     place = folder(config, seed, out)
@@ -45,6 +46,7 @@ def make(
         for k in range(clients)
     ]
     census = {"classes": list(classes), "train": counts, "test": counts, "novel": []}
+    census |= {} if names is None else {"clients": list(names)}
     files = {CENSUS: json.dumps(census).encode()}
     with RunStore.create(place, own.toml(), {"python": "3", "threads": 1}, files) as store:
         add_rounds(store, own, len(classes), 0, config.train.rounds if rounds is None else rounds)

@@ -157,6 +157,7 @@ def test_femnist_has_writers(folder: Folder, tmp_path: Path) -> None:
     data = load(folder, "femnist")
     assert data.owners is not None
     assert data.owners.tolist() == [k for _ in range(2) for k in range(4) for _ in range(5)]
+    assert data.clients == ("f0000_0", "f0001_1", "f0002_2", "f0003_3")
     assert (len(data.train), len(data.test), tuple(data.x.shape[1:])) == (20, 20, (1, 28, 28))
     assert abs(float(data.x[data.train].mean())) < 1e-5
     assert abs(float(data.x[data.train].std(correction=0)) - 1) < 1e-5
@@ -214,6 +215,7 @@ def test_mit_bih_takes_the_lead_by_name(folder: Folder, tmp_path: Path) -> None:
     data = load(folder, "mit-bih")
     assert data.owners is not None
     assert data.owners.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.clients == ("100", "114"), "102 has no such lead"
     assert [data.classes[k] for k in data.y.tolist()] == ["N", "V", "N"] * 2
     for row, lead, at in ((0, first[0], 300), (4, second[1], 700)):
         window = lead[at - 128 : at + 128].astype(float)

@@ -37,6 +37,7 @@ def test_arrays(folder: Folder, tmp_path: Path) -> None:
     assert data.y.tolist() == (y - 10).tolist()
     assert data.owners is not None
     assert data.owners.tolist() == [k % 2 for k in range(40)]
+    assert data.clients == ("c0", "c1")
     part = x[data.train]
     expected = (x - part.mean((0, 2), keepdims=True)) / part.std((0, 2), keepdims=True)
     np.testing.assert_allclose(data.x, expected, atol=1e-5)
@@ -98,6 +99,7 @@ def check_table(data: Dataset) -> None:
     assert data.test.tolist() == [0, 5, 10, 15, 20, 25]
     assert data.owners is not None
     assert data.owners.tolist() == [k % 3 for k in range(30)]
+    assert data.clients == ("site 0", "site 1", "site 2")
     np.testing.assert_allclose(data.x[data.train].mean(0), [0, 0], atol=1e-6)
 
 

@@ -8,6 +8,8 @@ import data_makers as make
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from fedskew.data import prepared, registry
 from fedskew.data.atomic import write_with
@@ -35,6 +37,7 @@ def same(a: Dataset, b: Dataset) -> bool:
         and torch.equal(a.y, b.y)
         and a.classes == b.classes
         and a.name == b.name
+        and a.clients == b.clients
     )
 
 
@@ -63,6 +66,25 @@ def test_other_content_or_options_make_another_copy(folder: Folder, tmp_path: Pa
         own[0], registry.load("arrays", {"path": str(tmp_path / "own.npz"), "seed": 0}, folder=folder)
     )
     assert len(copies(folder)) == 4
+
+
+def test_a_copy_of_before_owners_had_names_is_made_again(tmp_path: Path) -> None:
+    folder = make.own_folder(tmp_path)
+    np.savez(tmp_path / "own.npz", x=np.eye(30), y=np.arange(30) % 2, client=[f"h{k % 3}" for k in range(30)])
+    options = {"path": str(tmp_path / "own.npz")}
+    assert registry.load("arrays", options, folder=folder).clients == ("h0", "h1", "h2")
+    assert registry.load("arrays", options, folder=folder).clients == ("h0", "h1", "h2")
+    (copy,) = copies(folder)
+    with safe_open(copy, "pt") as file:
+        words = {key: value for key, value in file.metadata().items() if key != "clients"}
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    copy.unlink()
+    save_file(tensors, copy, words)
+    assert registry.load("arrays", options, folder=folder).clients == ("h0", "h1", "h2")
+    save_file({name: t for name, t in tensors.items() if name != "owners"}, tmp_path / "plain", words)
+    plain = prepared.restore(tmp_path / "plain", words["manifest"])
+    assert plain is not None, "data without owners lack nothing"
+    assert plain.clients == ()
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "header", "nonsense"])

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from fedskew import runs
 from fedskew.config import parse
 from fedskew.errors import ConfigError
+from fedskew.listing import details
 from fedskew.report import again, answer, gather, significance
 from fedskew.report.figure import COLOURS, looks, thin
 from fedskew.report.page import Page, compose, embedded, standalone, write
@@ -392,6 +393,33 @@ def test_names_cannot_do_harm(tmp_path: Path) -> None:
     assert not any(
         "onload" in attributes or "onerror" in attributes for _, attributes in Reader(html).elements
     )
+
+
+def test_clients_are_shown_by_name(tmp_path: Path) -> None:
+    names = ["Zürich", "10", "9", "Bonn & Köln", "e", "f"]
+    refused = ("refused", {"round": 1, "client": 3, "reason": "nan"})
+    place = make(tmp_path, settings("fedavg"), names=names, events=[refused])
+    page = compose(studied([place]), look_inside=False)
+    tables = {table.id: table for section in page.sections for table in section.tables}
+    assert {row[0].text for row in tables["all-clients"].rows} == set(names)
+    assert tables["worst"].rows[0][0].text == "f", "the made-up accuracy falls with the number"
+    assert "client: Bonn & Köln" in tables["events"].csv()
+    figures = {figure.id: figure for section in page.sections for figure in section.figures}
+    view = figures["counts"].views[""]
+    assert list(dict.fromkeys(view["data"][0]["x"])) == names, "columns keep the order of the clients"
+    assert view["layout"]["xaxis"]["type"] == "category"
+    assert figures["spread"].views["home"]["data"][0]["text"] == names
+    assert "client Bonn & Köln" in "\n".join(details(place))
+
+
+def test_clients_without_names_stay_numbers(tmp_path: Path) -> None:
+    page = compose(studied([make(tmp_path, settings("fedavg"))]), look_inside=False)
+    tables = {table.id: table for section in page.sections for table in section.tables}
+    assert sorted(row[0].number for row in tables["all-clients"].rows) == list(range(6))
+    figures = {figure.id: figure for section in page.sections for figure in section.figures}
+    view = figures["counts"].views[""]
+    assert set(view["data"][0]["x"]) == set(range(6))
+    assert "type" not in view["layout"]["xaxis"]
 
 
 def test_embedded_json_cannot_leave_its_element() -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 import torch
 from command import fedskew
+from markupsafe import escape
 from report_runs import make, settings
 from store_run import begin
 from victims import small
@@ -42,6 +43,19 @@ def test_a_class_may_be_called_anything(name: str, tmp_path: Path) -> None:
         assert "<script>alert(1)" not in html
         assert "<img src=x" not in html
     assert "7 * 7" in report["html"] or "{{" not in name, "a name is text, not a template"
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_a_client_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    names = (name, *(f"{name} {k}" for k in range(1, 6)))
+    place = make(tmp_path / "runs", settings("fedavg"), names=names, events=[("refused", {"client": 0})])
+    write([place], tmp_path / "page.html")
+    watch = Watch(tmp_path / "runs")
+    report = json.loads(watch.answer(f"/{watch.token}/report.json?run={quote('fedavg/0')}").content)
+    for html in ((tmp_path / "page.html").read_text(), report["html"]):
+        assert "<script>alert(1)" not in html
+        assert "<img src=x" not in html
+        assert html.count(str(escape(name))) >= 12, "in both tables, as text"
 
 
 def test_names_in_the_page_are_the_names_in_the_data(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from fedskew.errors import ConfigError, DataError
 from fedskew.export import FORMATS, export
 from fedskew.predict import inputs, scores
 from fedskew.store import checkpoint
+from fedskew.store.reader import RunReader
 from fedskew.use import Taken, take
 
 DIGITS = """
@@ -330,6 +331,40 @@ def test_columns_are_found_by_name(hospital: Path, tmp_path: Path) -> None:
     assert torch.equal(right, other)
     with pytest.raises(DataError, match="lacks the column 'pulse'"):
         inputs(table(tmp_path / "c.csv", ["age", "weight"], [[1, 3]]), taken)
+
+
+def test_a_client_is_taken_by_name(hospital: Path, tmp_path: Path) -> None:
+    by_name, by_number = take(hospital, "h1"), take(hospital, 1)
+    assert by_name.client == by_number.client == 1
+    assert "client h1" in by_name.who
+    own = zip(by_name.network.parameters(), by_number.network.parameters(), strict=True)
+    assert all(torch.equal(mine, same) for mine, same in own)
+    said = works(
+        "export", str(hospital), "--client", "h2", "--to", "model-card", "-o", str(tmp_path / "c.md")
+    )
+    assert "client h2" in said
+    assert "- Client h2 holds" in (tmp_path / "c.md").read_text(encoding="utf-8")
+    done = fedskew("predict", str(hospital), "-i", "x.csv", "--client", "h9")
+    assert done.code == 2
+    assert "no client 'h9'" in done.err
+    assert "h0, h1, h2" in done.err
+
+
+def test_a_run_of_before_clients_had_names_knows_numbers(
+    hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = RunReader.file
+
+    def before(reader: RunReader, name: str) -> bytes:
+        found = whole(reader, name)
+        if name != runs.CENSUS:
+            return found
+        return json.dumps({k: v for k, v in json.loads(found).items() if k != "clients"}).encode()
+
+    monkeypatch.setattr(RunReader, "file", before)
+    assert take(hospital, "1").who.startswith("the personal model of client 1 ")
+    with pytest.raises(ConfigError, match=r"no client 'h1'\. They are numbered 0 to 2"):
+        take(hospital, "h1")
 
 
 def test_predictions_are_a_table(hospital: Path, tmp_path: Path) -> None:

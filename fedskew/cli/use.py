@@ -12,7 +12,10 @@ from fedskew.cli.screen import console, errors
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, e.g. runs/first/0.")]
 Client = Annotated[
-    int | None, typer.Option("--client", min=0, help="This client's personal model, not the global one.")
+    str | None,
+    typer.Option(
+        "--client", help="Name or number of the client whose personal model it is, not the global one."
+    ),
 ]
 
 

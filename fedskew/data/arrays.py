@@ -63,7 +63,7 @@ def from_arrays(
     """A dataset of arrays in memory, with any names of classes and clients; errors speak of `name`."""
     check(x, y, client, test, name)
     labels, classes = numbered(texts(y))
-    owners = None if client is None else numbered(texts(client))[0]
+    owners, clients = (None, ()) if client is None else numbered(texts(client))
     if test is None:
         train, held_out = stratified(labels, seed, groups=owners)
     else:
@@ -72,7 +72,7 @@ def from_arrays(
         raise DataError(f"{name}: every sample is held out for testing, none is left for training.")
     values = torch.from_numpy(x.astype(np.float32))
     values = standardised(values, train) if normalise else values
-    return Dataset(name, values, torch.from_numpy(labels), train, held_out, classes, owners)
+    return Dataset(name, values, torch.from_numpy(labels), train, held_out, classes, owners, clients)
 
 
 def check(

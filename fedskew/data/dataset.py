@@ -19,3 +19,4 @@ class Dataset(NamedTuple):
     test: Indices
     classes: tuple[str, ...]
     owners: Indices | None = None  # natural client of each example (writer, speaker, record)
+    clients: tuple[str, ...] = ()  # the owners' names by number; empty where they have none

@@ -62,11 +62,12 @@ class FEMNIST(Source):
         ]
         sizes = [len(writer.y) for _, writer in parts]
         is_test = np.repeat([test for test, _ in parts], sizes)
-        owners = np.repeat(numbered([writer.name for _, writer in parts])[0], sizes)
+        writer_of, writers = numbered([writer.name for _, writer in parts])
+        owners = np.repeat(writer_of, sizes)
         train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
         x = torch.from_numpy(np.concatenate([writer.x for _, writer in parts])).reshape(-1, 1, 28, 28)
         y = torch.from_numpy(np.concatenate([writer.y for _, writer in parts]))
-        return Dataset(self.name, standardised(x, train), y, train, test, CLASSES, owners)
+        return Dataset(self.name, standardised(x, train), y, train, test, CLASSES, owners, writers)
 
 
 def parse(path: Path) -> list[Writer]:

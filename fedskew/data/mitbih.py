@@ -69,14 +69,15 @@ class MITBIH(Source):
         for done, stem in enumerate(stems, 1):
             found.append(beats(stem, self.window))
             folder.progress("reading mit-bih", done, len(stems))
-        kept = [record for record in found if record is not None]
+        named = {stem.name: record for stem, record in zip(stems, found, strict=True) if record is not None}
+        kept = list(named.values())
         if not kept:
             raise DataError(f"{files[0].parent}: no record has the lead {LEAD}.")
         owners = np.repeat(np.arange(len(kept)), [len(record.y) for record in kept])
         y = np.concatenate([record.y for record in kept])
         train, test = stratified(y, self.seed, groups=owners)
         x = torch.from_numpy(np.concatenate([record.x for record in kept]))[:, None]
-        return Dataset(self.name, x, torch.from_numpy(y), train, test, SYMBOLS, owners)
+        return Dataset(self.name, x, torch.from_numpy(y), train, test, SYMBOLS, owners, tuple(named))
 
 
 def beats(stem: Path, window: int) -> Beats | None:

@@ -49,6 +49,7 @@ def store(path: Path, manifest: str, data: Dataset) -> bool:
     if data.owners is not None:
         tensors["owners"] = torch.from_numpy(data.owners)
     words = {"manifest": manifest, "name": data.name, "classes": json.dumps(data.classes)}
+    words["clients"] = json.dumps(data.clients)
 
     def fill(part: Path) -> None:
         try:
@@ -70,6 +71,8 @@ def restore(path: Path, manifest: str) -> Dataset | None:
     except (OSError, SafetensorError):
         return None
     owners = tensors.get("owners")
+    if owners is not None and "clients" not in words:
+        return None  # kept before owners had names
     return Dataset(
         name=words["name"],
         x=tensors["x"],
@@ -78,4 +81,5 @@ def restore(path: Path, manifest: str) -> Dataset | None:
         test=tensors["test"].numpy(),
         classes=tuple(json.loads(words["classes"])),
         owners=None if owners is None else owners.numpy(),
+        clients=tuple(json.loads(words.get("clients", "[]"))),
     )

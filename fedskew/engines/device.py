@@ -30,8 +30,8 @@ class OnDevice(Algorithm):
     ) -> tuple[Reply, State]:
         """A client's whole round, on the device."""
         with torch.device(self.device):
-            reply, state = super().local(
-                self._sent(message), self.there(kept), self.there(data), differentiate
+            reply, state = Algorithm.local(
+                self, self._sent(message), self.there(kept), self.there(data), differentiate
             )
         return self.home(reply), self.home(state)
 
@@ -39,13 +39,13 @@ class OnDevice(Algorithm):
         """The server's network after some steps, which are taken on the device."""
         private = kept or {"private": {name: self.initial[name] for name in self.private}}
         with torch.device(self.device):
-            found = super().adapted(self.there(server), self.there(private), self.there(data), steps)
+            found = Algorithm.adapted(self, self.there(server), self.there(private), self.there(data), steps)
         return self.home(found)
 
     def predict(self, params: Tree, x: Tensor, batch: int = 1000) -> Tensor:
         """Logits in main memory."""
         with torch.device(self.device):
-            logits = super().predict(self.there(params), self.there(x), batch)
+            logits = Algorithm.predict(self, self.there(params), self.there(x), batch)
         return self.home(logits)
 
     def _sent(self, message: State) -> State:
@@ -94,6 +94,6 @@ def _moved(value: T, move: Callable[[Tensor], Tensor]) -> T:
         made = {name: _moved(item, move) for name, item in value.items()}
     elif isinstance(value, tuple):
         items = [_moved(item, move) for item in value]
-        made = type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        made = tuple(items) if type(value) is tuple else type(value)(*items)  # a NamedTuple
     found: T = made
     return found

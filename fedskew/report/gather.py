@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedskew import failures
+from fedskew import failures, naming
 from fedskew.config import Config, parse
 from fedskew.results import Result
 from fedskew.store import layout
 from fedskew.store.reader import RunReader
 
-CENSUS = "census.json"
+CENSUS = naming.CENSUS
 PARTITION = "partition.json"
 
 
@@ -25,6 +25,7 @@ class Census(NamedTuple):
     train: tuple[tuple[int, ...], ...]  # [K, C]
     test: tuple[tuple[int, ...], ...]
     novel: tuple[int, ...]  # clients that never train
+    clients: tuple[str, ...] = ()  # their names; empty where they have only numbers
 
 
 class Seen(NamedTuple):
@@ -64,6 +65,10 @@ class Seen(NamedTuple):
         """Why it ended before its time for another reason, if it was not taken up again since."""
         return self._ended_by("failed")
 
+    def label(self, client: int) -> str:
+        """What a client is called."""
+        return naming.label(self.census.clients if self.census else (), client)
+
     def _ended_by(self, event: str) -> str | None:
         turns = [e for e in self.events if e["event"] in (*failures.ENDED, *failures.GOES_ON)]
         return str(turns[-1].get("why", "")) if turns and turns[-1]["event"] == event else None
@@ -93,7 +98,8 @@ def _census(reader: RunReader) -> Census | None:
     if content is None:
         return None
     found = json.loads(content)
-    return Census(tuple(found["classes"]), _rows(found["train"]), _rows(found["test"]), tuple(found["novel"]))
+    counts = _rows(found["train"]), _rows(found["test"])
+    return Census(tuple(found["classes"]), *counts, tuple(found["novel"]), naming.recorded(reader))
 
 
 def _rows(table: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

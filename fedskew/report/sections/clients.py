@@ -47,15 +47,15 @@ def _spread(setting: Setting, keys: dict[str, Key]) -> Figure | None:
 def _spread_view(setting: Setting, keys: dict[str, Key], name: str, said: str) -> View:
     data = []
     for arm in reversed(setting.arms):
-        found = [found for run in arm.runs if (found := marks.last(run)) is not None]
-        values = [tidy(v, 100) for one in found for v in (one.home if name == "home" else one.everywhere)]
-        known = [value for value in values if value is not None]
+        known, who = _dots(arm, name)
         if known:
             few = len(known) <= 1000
             look = {"color": keys[arm.label].colour, "size": 4, "opacity": 0.5}
             box = {
                 "x": known,
                 "boxpoints": "all" if few else "outliers",
+                "text": who,
+                "hovertemplate": "client %{text}: %{x} %<extra></extra>",
                 "jitter": 0.5,
                 "pointpos": 0,
                 "marker": look,
@@ -70,6 +70,18 @@ def _spread_view(setting: Setting, keys: dict[str, Key], name: str, said: str) -
                 }
             )
     return {"data": data, "layout": axes(f"accuracy on {said} (%)", "", {}, {"type": "category"})}
+
+
+def _dots(arm: Arm, name: str) -> tuple[list[float], list[str]]:
+    """Every client's accuracy in per cent under every seed, and who it is."""
+    found = [(run, last) for run in arm.runs if (last := marks.last(run)) is not None]
+    dots = [
+        (tidy(value, 100), run.label(client))
+        for run, last in found
+        for client, value in zip(last.clients, last.home if name == "home" else last.everywhere, strict=True)
+    ]
+    known = [(value, who) for value, who in dots if value is not None]
+    return [value for value, _ in known], [who for _, who in known]
 
 
 def _marked(arm: Arm, seed: int) -> dict[int, tuple[float | None, float | None]]:
@@ -109,10 +121,15 @@ def _all(setting: Setting, study: Study) -> Table | None:
 
 def _who(run: Seen, client: int) -> list[Cell]:
     if run.census is None:
-        return [table.number(client, "{:.0f}"), Cell("–"), Cell("–")]
+        return [_name(run, client), Cell("–"), Cell("–")]
     counts = run.census.train[client]
     held = sum(count > 0 for count in counts)
-    return [table.number(client, "{:.0f}"), table.number(sum(counts), "{:.0f}"), table.number(held, "{:.0f}")]
+    return [_name(run, client), table.number(sum(counts), "{:.0f}"), table.number(held, "{:.0f}")]
+
+
+def _name(run: Seen, client: int) -> Cell:
+    named = run.census is not None and run.census.clients
+    return table.text(run.label(client)) if named else table.number(client, "{:.0f}")
 
 
 def _worst(setting: Setting, study: Study) -> Table | None:

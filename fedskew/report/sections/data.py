@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedskew import naming
 from fedskew.data.partition.measure import summary
 from fedskew.report import table
 from fedskew.report.figure import COLOURS, Control, Figure, View, axes, choose, single, thin
@@ -89,7 +90,14 @@ def _layout(census: Census) -> View:
     if len(names) > 40:
         kept = thin(len(names), 20)
         ticks |= {"tickvals": kept, "ticktext": [names[i] for i in kept]}
-    return axes("client", "class", {"rangemode": "normal"}, {**ticks, "zeroline": False})
+    # Every client has an example, so clients come first in their order, which is the one that categories keep.
+    columns = {"type": "category"} if census.clients else {"rangemode": "normal"}
+    return axes("client", "class", columns, {**ticks, "zeroline": False})
+
+
+def _columns(census: Census) -> list[str] | list[int]:
+    clients = range(len(census.train))
+    return [naming.label(census.clients, k) for k in clients] if census.clients else list(clients)
 
 
 def _bubbles(census: Census) -> View:
@@ -106,11 +114,11 @@ def _bubbles(census: Census) -> View:
         "opacity": 0.85,
     }
     said = "client %{x}, class %{customdata}: %{marker.size} examples<extra></extra>"
-    names = [census.classes[i] for i in label]
+    names, columns = [census.classes[i] for i in label], _columns(census)
     trace = {
         "type": "scatter",
         "mode": "markers",
-        "x": client.tolist(),
+        "x": [columns[k] for k in client],
         "y": label.tolist(),
         "customdata": names,
     }
@@ -122,8 +130,8 @@ def _heat(census: Census) -> View:
     said = "client %{x}, class %{y}: %{z} examples<extra></extra>"
     bar = {"title": {"text": "examples"}, "thickness": 12}
     scale = [[0, "#ffffff"], [0.0001, "#d6e6f2"], [1, "#08306b"]]
-    trace = {"type": "heatmap", "z": counts, "colorscale": scale, "hovertemplate": said, "colorbar": bar}
-    return {"data": [trace], "layout": _layout(census)}
+    trace = {"type": "heatmap", "x": _columns(census), "z": counts, "colorscale": scale, "colorbar": bar}
+    return {"data": [{**trace, "hovertemplate": said}], "layout": _layout(census)}
 
 
 def _sizes(splits: list[Split]) -> Figure:

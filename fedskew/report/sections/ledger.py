@@ -38,6 +38,8 @@ def _told(run: Seen) -> list[list[Cell]]:
         many = f"{len(events)} times, first " if len(shown) < len(events) else ""
         for event in shown:
             detail = {k: v for k, v in event.items() if k not in ("at", "event") and v not in (None, [], {})}
+            if isinstance(who := detail.get("client"), int):
+                detail["client"] = run.label(who)
             said = many + "; ".join(f"{key}: {value}" for key, value in detail.items())
             rows.append(
                 [*_run_name(run), table.text(name), table.text(said), table.text(event.get("at", ""))]
