@@ -12,7 +12,7 @@ def config(method: str) -> Config:
             "split": {"scheme": "labels", "clients": 20, "per_client": 2},
             "model": {"name": "mlp"},
             "method": {"preset": method},
-            "train": {"rounds": 20, "participation": 0.5, "epochs": 5, "batch": 32, "lr": 0.1},
+            "train": {"rounds": 20, "participation": 0.5, "epochs": 5, "batch": 64, "lr": 0.2},
             "evaluate": {"every": 5, "personal": 10},
             "engine": {"name": "vectorised"},
         },
