@@ -285,6 +285,11 @@ def test_a_diverged_run_is_no_number(tmp_path: Path) -> None:
     assert (line.found, line.difference) == ("diverged (1 of 2)", "-")
 
 
+def test_a_score_that_a_method_does_not_have_is_left_out(tmp_path: Path) -> None:
+    line = compare.lines(tiny(tmp_path), entries({"two.fedavg": [math.nan]}), "accuracy")[0]
+    assert (line.found, line.seeds) == ("-", "-")
+
+
 # Files of results
 
 

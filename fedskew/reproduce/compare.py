@@ -73,10 +73,10 @@ def lines(recipe: Recipe, entries: Sequence[Entry], score: str) -> list[Line]:
 def _with(plain: Line, entries: Sequence[Entry], scale: Scale) -> Line:
     name = f"{plain.row.name}.{plain.column.name}"
     mine = [entry for entry in entries if entry.cell == name and entry.scale == scale]
-    if not mine:
-        return plain
     values = [plain.score.factor * entry.values.get(plain.score.key, math.nan) for entry in mine]
     lost = sum(entry.status == "diverged" for entry in mine)
+    if not lost and all(map(math.isnan, values)):
+        return plain  # not run, or a method to which the score does not apply
     return plain._replace(ours=stats.summarise(values), scale=scale, diverged=lost)
 
 
