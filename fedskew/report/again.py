@@ -42,7 +42,7 @@ def _only_presets(setting: Setting) -> bool:
 def _common(config: Config) -> str:
     """What must be alike: the engine too, whose rounding is part of the numbers; a pool's is that of `serial`."""
     name = "serial" if config.engine.name == "pool" else config.engine.name
-    engine = {"name": name, "backend": config.engine.backend}
+    engine = {"name": name, "backend": config.engine.backend, "device": config.engine.device}
     return config.changed({"name": "again", "method": {"preset": "fedavg"}, "engine": engine}).toml()
 
 
