@@ -22,6 +22,7 @@ from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import reducer
 from fedskew.reproduce.results import Entry
 from fedskew.reproduce.work import Job, jobs
+from fedskew.store.reader import RunReader
 
 ROOT = Path(__file__).parents[1]
 Call = Callable[..., tuple[int, str]]
@@ -398,6 +399,27 @@ def test_runs_at_once(call: Call) -> None:
     assert exit_code == 0, said
     found = [(e.cell, e.seed, e.scale) for e in results.read("tiny", Path("results"))]
     assert found == [("two.fedavg", 0, "quick"), ("two.fedavg", 1, "quick")]
+
+
+def test_a_quick_run_is_the_beginning_of_the_full_one(call: Call) -> None:
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1", "--workers", "1")
+    call(*only, "--scale", "quick")
+    call(*only)
+    events = RunReader(Path("runs/reproduce/tiny/two.fedlc/1")).events()
+    assert [event["round"] for event in events if event["event"] == "resumed"] == [1]
+    call(*only, "--out", "elsewhere", "--results", "there")
+    at_once, gone_on = results.read("tiny", Path("there")), results.read("tiny", Path("results"))
+    assert at_once[0].values == gone_on[0].values
+    assert [entry.scale for entry in gone_on] == ["full", "quick"]
+
+
+def test_a_quick_run_of_other_code_is_no_beginning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1", "--workers", "1")
+    call(*only, "--scale", "quick")
+    monkeypatch.setattr(code, "version", lambda config: "9.9+other")
+    call(*only)
+    events = RunReader(Path("runs/reproduce/tiny/two.fedlc/1")).events()
+    assert not [event for event in events if event["event"] == "resumed"]
 
 
 def test_other_code_is_noted_and_redone_on_demand(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

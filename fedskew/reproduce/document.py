@@ -17,7 +17,7 @@ _HEAD = """# Reproduction
 What five papers on label skew claim, and what came out here. This page is written by
 `python -m fedskew.reproduce.document` from the files in `results/`; a test compares the two.
 `fedskew recipes` lists the tables and figures with what they cost on your machine,
-`fedskew reproduce RECIPE` runs what is missing.
+`fedskew reproduce RECIPE` runs what is missing; a full run goes on from the quick one of its cell, if that is there.
 
 How claims are judged. Methods are compared in pairs: the same partition, initial model and participants under each
 seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain. *Refuted*: the opposite sign

@@ -13,6 +13,7 @@ from fedskew.parallel import News
 from fedskew.reproduce import cost, work
 from fedskew.reproduce.work import Job
 from fedskew.store import layout
+from fedskew.store.reader import RunReader
 
 Say = Callable[[str], None]
 
@@ -64,7 +65,11 @@ def rounds(jobs: Sequence[Job]) -> int:
 
 
 def _left(job: Job) -> int:
-    return runs.rounds_left(job.place) if layout.is_run(job.place) else job.cell.config.train.rounds
+    rounds = job.cell.config.train.rounds
+    if layout.is_run(job.place):
+        return runs.rounds_left(job.place)
+    quick = work.quick_run(job)
+    return rounds if quick is None else rounds - len(RunReader(quick).metrics())
 
 
 def perform(jobs: Sequence[Job], workers: int, deadline: float, tell: Callable[[News], None]) -> None:

@@ -8,12 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from fedskew import parallel, runs
+from fedskew import parallel, prolong, runs
 from fedskew.errors import FedskewError
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
-from fedskew.reproduce.cells import Cell, folder
+from fedskew.reproduce.cells import QUICK, Cell, folder
 from fedskew.reproduce.results import Entry
+from fedskew.store import layout
 from fedskew.store.run import RunStore
 
 Tell = Callable[[News], None]
@@ -57,11 +58,20 @@ def is_at_its_end(job: Job) -> bool:
 
 def begin(job: Job) -> Path:
     """The folder of the job's run, begun or as it was left, with a note of the code that goes on with it."""
-    config = job.cell.seeded(job.seed)
-    place = runs.ensure(config, job.seed, job.place.parent.parent)
+    config, out = job.cell.seeded(job.seed), job.place.parent.parent
+    quick = quick_run(job)
+    place = prolong.begin(quick, config, job.seed, out) if quick else runs.ensure(config, job.seed, out)
     with RunStore.open(place) as store:
         store.log_event(collect.CODE, {"code": code.version(config)})
     return place
+
+
+def quick_run(job: Job) -> Path | None:
+    """The quick run of the same cell and code, where it has done the first rounds of one not yet begun."""
+    config, quick = job.cell.seeded(job.seed), job.place.parent.with_name(job.place.parent.name + QUICK)
+    place = quick / job.place.name
+    fits = not layout.is_run(job.place) and prolong.is_beginning(place, config, job.seed)
+    return place if fits and collect.outcome(place).code == code.version(config) else None
 
 
 def set_aside(job: Job) -> None:

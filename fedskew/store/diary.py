@@ -16,7 +16,7 @@ from fedskew.store.journal import finite
 from fedskew.store.records import canonical
 
 CHECK = "check"
-_RESERVED = frozenset({"at", "event", CHECK})
+RESERVED = frozenset({"at", "event", CHECK})
 DAMAGED = "damaged line"  # the event that stands for a line that fails its checksum
 
 
@@ -30,7 +30,7 @@ class Diary:
 
     def append(self, event: str, detail: Mapping[str, object]) -> None:
         """One event with the time of day."""
-        if taken := _RESERVED & detail.keys():
+        if taken := RESERVED & detail.keys():
             raise ValueError(f"an event sets '{min(taken)}' itself")
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         data = _sealed({"at": now, "event": event, **detail})

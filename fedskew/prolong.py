@@ -1,0 +1,61 @@
+"""A long run that begins with what a shorter one of the same settings has done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedskew import build, runs
+from fedskew.config import Config, parse
+from fedskew.evaluate import Record
+from fedskew.store import diary, layout
+from fedskew.store.reader import RunReader
+from fedskew.store.run import RunStore
+
+_OF_THAT_PROCESS = ("opened", "started", "resumed", "finished", diary.DAMAGED)  # events that are left behind
+
+
+def is_beginning(shorter: Path, config: Config, seed: int) -> bool:
+    """Whether the run there has done the first rounds of this one, bit for bit."""
+    if not layout.is_run(shorter) or _counts_on_its_length(config):
+        return False
+    reader = RunReader(shorter)
+    found, done = parse(reader.config(), str(shorter / layout.CONFIG)), reader.round()
+    ours = {"name": config.name, "train.rounds": config.train.rounds, "engine": config.engine.model_dump()}
+    alike = found.seeds == (seed,) and found.changed({**ours, "seeds": list(config.seeds)}) == config
+    return alike and done is not None and done + 1 < config.train.rounds
+
+
+def _counts_on_its_length(config: Config) -> bool:
+    """Whether a part follows a schedule over the rounds of the whole run."""
+    return any(getattr(part, "rounds", 0) is None for part in build.method(config).parts)
+
+
+def begin(shorter: Path, config: Config, seed: int, out: Path) -> Path:
+    """Makes the run's directory with the state, the times and the due measurements of the shorter run."""
+    place = runs.begin(config, seed, out)
+    with RunStore.open(shorter) as old, RunStore.open(place) as new:
+        point, reader = old.load(), RunReader(shorter)
+        if point is None:
+            return place
+        timetable = build.experiment(config).timetable
+        for record in reader.metrics():
+            new.log_metrics(_due(record, config))
+        rounds = config.train.rounds
+        new.log_clients(one for one in reader.clients() if timetable.clients(one["round"], rounds))
+        for event in reader.events():
+            if event["event"] not in _OF_THAT_PROCESS:
+                detail = {key: value for key, value in event.items() if key not in diary.RESERVED}
+                new.log_event(event["event"], detail)
+        new.save(point.round, point.server, point.kept)
+    return place
+
+
+def _due(record: Record, config: Config) -> Record:
+    """The record without what the longer run would not have measured then: its last rounds are others."""
+    timetable, when = build.experiment(config).timetable, (record["round"], config.train.rounds)
+    clients = timetable.clients(*when)
+    votes = build.method(config).overall == "ensemble"
+    server = clients if votes else timetable.overall(*when)
+    due = {"personal": clients, "before": clients, "update": clients, "global": server, "novel": server}
+    kept = {key: value for key, value in record.items() if due.get(key.split(".")[0], True)}
+    return {key: value for key, value in kept.items() if key != "global.confusion"}
