@@ -9,8 +9,18 @@ from torch import nn
 Pair = tuple[int, int]
 
 
+class Norm(NamedTuple):
+    """What batch-norm has beside its weight and bias: the names of its buffers, and its numbers."""
+
+    mean: str
+    variance: str
+    batches: str
+    momentum: float
+    eps: float
+
+
 class Link(NamedTuple):
-    """A linear layer or a convolution (stride 1), with the max-pooling and ReLU that follow it."""
+    """A linear layer, a convolution (stride 1) or a batch-norm, with the max-pooling and ReLU that follow it."""
 
     weight: str  # name in the tree
     bias: str | None
@@ -20,12 +30,21 @@ class Link(NamedTuple):
     padding: Pair = (0, 0)
     pool: Pair = (1, 1)
     relu: bool = False
+    norm: Norm | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether it takes vectors, not images."""
+        return self.kernel is None and self.norm is None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weight."""
+        return (self.outputs,) if self.norm else (self.outputs, self.inputs, *(self.kernel or ()))
 
     def grid(self, before: Pair) -> Pair:
         """Height and width after this link."""
-        if self.kernel is None:
-            return before
-        sizes = zip(before, self.kernel, self.padding, self.pool, strict=True)
+        sizes = zip(before, self.kernel or (1, 1), self.padding, self.pool, strict=True)
         height, width = ((size + 2 * pad - kernel + 1) // pool for size, kernel, pad, pool in sizes)
         return height, width
 
@@ -46,11 +65,13 @@ class Chain(NamedTuple):
         """The shapes of these entries."""
         found: list[tuple[int, ...] | None] = []
         for link in self.links:
-            found += [
-                (link.outputs, link.inputs, *(link.kernel or ())),
-                (link.outputs,) if link.bias else None,
-            ]
+            found += [link.shape, (link.outputs,) if link.bias else None]
         return found
+
+    @property
+    def norms(self) -> tuple[Norm, ...]:
+        """The batch-norms in it."""
+        return tuple(link.norm for link in self.links if link.norm)
 
     def grids(self, shape: tuple[int, ...]) -> list[Pair] | None:
         """Height and width of what enters each link (1 x 1: a vector); None where examples do not fit."""
@@ -60,7 +81,7 @@ class Chain(NamedTuple):
         width, grid = (shape[0], (shape[1], shape[2])) if images else (prod(shape), (1, 1))
         found = []
         for link in self.links:
-            if link.kernel is None:
+            if link.linear:
                 width, grid = width * prod(grid), (1, 1)
             if width != link.inputs or min(grid) < 1:
                 return None
@@ -80,6 +101,8 @@ def chain_of(module: nn.Module, entry: str) -> Chain | None:
             flat = True
         elif isinstance(layer, nn.Conv2d) and not flat and _simple_convolution(layer):
             links.append(_convolution(name, layer))
+        elif isinstance(layer, nn.BatchNorm2d) and links and _simple_norm(layer, links[-1]):
+            links.append(_norm(name, layer))
         elif isinstance(layer, nn.MaxPool2d) and links and not flat and _simple_pool(layer, links[-1]):
             links[-1] = links[-1]._replace(pool=_pair(layer.kernel_size))
         elif isinstance(layer, nn.ReLU) and links:
@@ -115,6 +138,19 @@ def _convolution(name: str, layer: nn.Conv2d) -> Link:
     bias = None if layer.bias is None else f"{name}.bias"
     kernel, padding = _pair(layer.kernel_size), _pair(layer.padding)
     return Link(f"{name}.weight", bias, layer.in_channels, layer.out_channels, kernel, padding)
+
+
+def _norm(name: str, layer: nn.BatchNorm2d) -> Link:
+    mean, variance, batches = (
+        f"{name}.{own}" for own in ("running_mean", "running_var", "num_batches_tracked")
+    )
+    norm = Norm(mean, variance, batches, float(layer.momentum or 0), layer.eps)
+    return Link(f"{name}.weight", f"{name}.bias", layer.num_features, layer.num_features, norm=norm)
+
+
+def _simple_norm(layer: nn.BatchNorm2d, before: Link) -> bool:
+    follows = before.kernel is not None and before.pool == (1, 1) and not before.relu
+    return follows and layer.affine and layer.track_running_stats and layer.momentum is not None
 
 
 def _simple_convolution(layer: nn.Conv2d) -> bool:

@@ -44,7 +44,9 @@ class NativeRunner:
         block = torch.empty(size + _ALIGNMENT, dtype=torch.uint8)
         return Memory(batch, -(-block.data_ptr() // _ALIGNMENT) * _ALIGNMENT, block)
 
-    def forward(self, memory: Memory, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, memory: Memory, x: Tensor, params: Sequence[Tensor | None], stats: object = None
+    ) -> tuple[Tensor, Tensor]:
         """(logits, features)."""
         logits = torch.empty(len(x), self._outputs, dtype=self._dtype)
         features = torch.empty(len(x), self._width, dtype=self._dtype)
@@ -59,6 +61,7 @@ class NativeRunner:
         d_logits: Tensor | None,
         d_features: Tensor | None,
         wanted: Sequence[bool],
+        stats: object = None,
     ) -> list[Tensor | None]:
         """Gradients of the parameters that are wanted."""
         grads = [

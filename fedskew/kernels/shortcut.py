@@ -12,7 +12,7 @@ from fedskew.kernels.backend import Backend, current
 from fedskew.kernels.build import UnavailableError
 from fedskew.kernels.chain import Chain, chain_of
 from fedskew.kernels.native import NativeRunner
-from fedskew.kernels.torch_ops import TorchRunner
+from fedskew.kernels.torch_ops import Stats, TorchRunner
 from fedskew.tree import Tree
 from fedskew.values import Out
 
@@ -31,7 +31,9 @@ class Runner(Protocol):
 
     def memory(self, batch: int) -> Any: ...
 
-    def forward(self, memory: Any, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, memory: Any, x: Tensor, params: Sequence[Tensor | None], stats: Stats
+    ) -> tuple[Tensor, Tensor]: ...
 
     def backward(
         self,
@@ -41,6 +43,7 @@ class Runner(Protocol):
         d_logits: Tensor | None,
         d_features: Tensor | None,
         wanted: Sequence[bool],
+        stats: Stats,
     ) -> list[Tensor | None]: ...
 
 
@@ -65,12 +68,14 @@ class _Passes:
 
 class _Pass(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, passes: _Passes, x: Tensor, *params: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, passes: _Passes, x: Tensor, stats: Stats, *params: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         memory = passes.borrow(len(x))
         # Not by `save_for_backward`, which in every step looks for changes in place; trees never undergo any.
-        ctx.passes, ctx.memory, ctx.inputs = passes, memory, (x, params)
+        ctx.passes, ctx.memory, ctx.inputs = passes, memory, (x, params, stats)
         ctx.set_materialize_grads(False)
-        return passes.runner.forward(memory, x, params)
+        return passes.runner.forward(memory, x, params, stats)
 
     @staticmethod
     def backward(ctx: Any, d_logits: Tensor | None, d_features: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -78,13 +83,13 @@ class _Pass(torch.autograd.Function):
             raise RuntimeError(
                 "a network on fast kernels can be differentiated once: its buffers are used again."
             )
-        x, params = ctx.inputs
+        x, params, stats = ctx.inputs
         grads = ctx.passes.runner.backward(
-            ctx.memory, x, params, d_logits, d_features, ctx.needs_input_grad[2:]
+            ctx.memory, x, params, d_logits, d_features, ctx.needs_input_grad[3:], stats
         )
         ctx.passes.give_back(ctx.memory)
         ctx.memory = None
-        return None, None, *grads
+        return None, None, None, *grads
 
 
 class Shortcut:
@@ -96,11 +101,13 @@ class Shortcut:
         self._shapes = self._chain.shapes if self._chain else []
         self._known: dict[tuple[Backend, torch.Size, torch.dtype], _Passes | None] = {}
 
-    def __call__(self, params: Tree, x: Tensor) -> Out | None:
+    def __call__(self, params: Tree, x: Tensor, train: bool) -> Out | None:
         """The forward pass, or None where it is left to torch."""
         backend = current()
         if backend == "autograd" or self._chain is None or not _plain(x):
             return None
+        if train and self._chain.norms and len(x) == 1:
+            return None  # which torch refuses where a channel has a single value
         passes = self._passes(backend, x)
         values = [None if name is None else params[name] for name in self._names]
         # The kernels trust their arguments; what they do not know is torch's to run or to refuse.
@@ -108,11 +115,20 @@ class Shortcut:
             return None
         if any(v is not None and (v.dtype != x.dtype or not v.is_contiguous()) for v in values):
             return None
+        stats = self._stats(params, train)
         if torch.is_grad_enabled() and any(v is not None and v.requires_grad for v in values):
-            logits, features = _Pass.apply(passes, x.contiguous(), *values)  # type: ignore[no-untyped-call]
+            logits, features = _Pass.apply(passes, x.contiguous(), stats, *values)  # type: ignore[no-untyped-call]
         else:
-            logits, features = _forward_only(passes, x.contiguous(), values)
-        return Out(logits, features, {})
+            logits, features = _forward_only(passes, x.contiguous(), values, stats)
+        return Out(logits, features, stats.buffers)
+
+    def _stats(self, params: Tree, train: bool) -> Stats:
+        norms = self._chain.norms if self._chain else ()
+        names = [name for norm in norms for name in (norm.mean, norm.variance, norm.batches)]
+        buffers = {name: params[name].clone() if train else params[name] for name in names}
+        for norm in norms if train else ():
+            buffers[norm.batches] += 1
+        return Stats(buffers, train)
 
     def _passes(self, backend: Backend, x: Tensor) -> _Passes | None:
         key = backend, x.shape[1:], x.dtype
@@ -131,7 +147,7 @@ def _plain(x: Tensor) -> bool:
 def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtype) -> _Passes | None:
     if chain.grids(tuple(shape)) is None or dtype not in (torch.float32, torch.float64):
         return None
-    if backend == "torch":
+    if backend == "torch" or chain.norms:
         return _Passes(TorchRunner(chain, dtype))
     try:
         return _Passes(NativeRunner(chain, tuple(shape), dtype))
@@ -139,9 +155,13 @@ def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtyp
         return _Passes(TorchRunner(chain, dtype))
 
 
-def _forward_only(passes: _Passes, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-    memory = passes.borrow(min(len(x), _PIECE))
-    outs = [passes.runner.forward(memory, piece, params) for piece in torch.split(x, _PIECE)]
+def _forward_only(
+    passes: _Passes, x: Tensor, params: Sequence[Tensor | None], stats: Stats
+) -> tuple[Tensor, Tensor]:
+    whole = stats.train and stats.buffers  # batch-norm looks at all of a batch
+    size = len(x) if whole else min(len(x), _PIECE)
+    memory = passes.borrow(size)
+    outs = [passes.runner.forward(memory, piece, params, stats) for piece in torch.split(x, size)]
     passes.give_back(memory)
     if len(outs) == 1:
         return outs[0]

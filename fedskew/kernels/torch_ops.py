@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedskew.kernels.chain import Chain, Link
+from fedskew.kernels.chain import Chain, Link, Norm
+from fedskew.tree import Tree
 
 _aten = torch.ops.aten
 
@@ -20,6 +21,14 @@ class Trace(NamedTuple):
     made: Tensor  # what left it
     wide: Tensor  # a convolution before its pooling
     chosen: Tensor | None  # which inputs pooling took
+    moments: tuple[Tensor, ...] = ()  # mean and inverse deviation that batch-norm took from the batch
+
+
+class Stats(NamedTuple):
+    """The buffers of batch-norm; in training they are moved where they are, so they are the pass's own."""
+
+    buffers: Tree
+    train: bool
 
 
 class Memory(NamedTuple):
@@ -39,7 +48,7 @@ class TorchRunner:
 
     def memory(self, batch: int) -> Memory:
         """Buffers for a batch of at most this size."""
-        linear = {i: link for i, link in enumerate(self._links) if link.kernel is None}
+        linear = {i: link for i, link in enumerate(self._links) if link.linear}
 
         def rows(width: int) -> Tensor:
             return torch.empty(batch, width, dtype=self._dtype)
@@ -47,23 +56,30 @@ class TorchRunner:
         outputs = {i: rows(link.outputs) for i, link in linear.items()}
         return Memory(batch, outputs, {i: rows(link.inputs) for i, link in linear.items()}, [])
 
-    def forward(self, memory: Memory, x: Tensor, params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, memory: Memory, x: Tensor, params: Sequence[Tensor | None], stats: Stats
+    ) -> tuple[Tensor, Tensor]:
         """(logits, features)."""
         memory.trace.clear()
         value = _last(x) if self._links[0].kernel else x.flatten(1)
         for index, link in enumerate(self._links):
             weight, bias = params[2 * index], params[2 * index + 1]
             assert weight is not None
-            if link.kernel is None:
+            moments: tuple[Tensor, ...] = ()
+            if link.linear:
                 value = value.flatten(1)
                 made = _linear(value, weight, bias, memory.outputs[index][: len(x)])
                 wide, chosen = made, None
             else:
-                wide = _last(torch.conv2d(value, _last(weight), bias, padding=link.padding))
+                if link.norm:
+                    how = *_moving(link.norm, stats), stats.train, link.norm.momentum, link.norm.eps
+                    wide, *moments = _aten.native_batch_norm(value, weight, bias, *how)
+                else:
+                    wide = _last(torch.conv2d(value, _last(weight), bias, padding=link.padding))
                 made, chosen = _pooled(wide, link)
             if link.relu:
                 made.relu_()
-            memory.trace.append(Trace(value, made, wide, chosen))
+            memory.trace.append(Trace(value, made, wide, chosen, tuple(moments)))
             value = made
         return value.clone(), memory.trace[self._tap].taken.clone()
 
@@ -75,6 +91,7 @@ class TorchRunner:
         d_logits: Tensor | None,
         d_features: Tensor | None,
         wanted: Sequence[bool],
+        stats: Stats,
     ) -> list[Tensor | None]:
         """Gradients of the parameters that are wanted."""
         grads: list[Tensor | None] = [None] * len(params)
@@ -91,12 +108,17 @@ class TorchRunner:
             slope = slope.reshape(trace.made.shape)
             if link.relu:
                 slope = _aten.threshold_backward(slope, trace.made, 0)
-            if link.kernel is None:
+            if link.linear:
                 into = memory.gradients[index][: len(x)]
                 down, *found = _linear_backward(slope, trace.taken, weight, into, needs)
+            elif link.norm:
+                how = *_moving(link.norm, stats), *trace.moments, stats.train, link.norm.eps
+                down, *found = _aten.native_batch_norm_backward(
+                    _unpooled(slope, trace, link), trace.taken, weight, *how, needs
+                )
             else:
                 down, *found = _convolution_backward(
-                    slope.reshape(trace.made.shape), trace, weight, link, needs
+                    _unpooled(slope, trace, link), trace, weight, link, needs
                 )
             grads[2 * index], grads[2 * index + 1] = found
             if down is not None:
@@ -106,8 +128,12 @@ class TorchRunner:
         return grads
 
 
+def _moving(norm: Norm, stats: Stats) -> tuple[Tensor, Tensor]:
+    return stats.buffers[norm.mean], stats.buffers[norm.variance]
+
+
 def _last(images: Tensor) -> Tensor:
-    return images.contiguous(memory_format=torch.channels_last)
+    return images.to(memory_format=torch.channels_last)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
@@ -132,14 +158,18 @@ def _linear_backward(
     )
 
 
+def _unpooled(slope: Tensor, trace: Trace, link: Link) -> Tensor:
+    if trace.chosen is None:
+        return slope
+    shape = trace.wide, link.pool, link.pool, (0, 0), (1, 1), False, trace.chosen
+    found: Tensor = _aten.max_pool2d_with_indices_backward(_last(slope), *shape)
+    return found
+
+
 def _convolution_backward(
     dy: Tensor, trace: Trace, weight: Tensor, link: Link, needs: tuple[bool, bool, bool]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    if trace.chosen is not None:
-        shape = trace.wide, link.pool, link.pool, (0, 0), (1, 1), False, trace.chosen
-        dy = _aten.max_pool2d_with_indices_backward(_last(dy), *shape)
     sizes = [len(weight)], (1, 1), link.padding, (1, 1), False, (0, 0), 1
-    found: tuple[Tensor | None, Tensor | None, Tensor | None] = _aten.convolution_backward(
-        dy, trace.taken, _last(weight), *sizes, needs
-    )
-    return found
+    below, d_weight, d_bias = _aten.convolution_backward(dy, trace.taken, _last(weight), *sizes, needs)
+    # As torch stores weights, or the next ones would not be stored so either and miss the short way.
+    return below, None if d_weight is None else d_weight.contiguous(), d_bias

@@ -40,7 +40,7 @@ def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = Non
     shortcut = Shortcut(skeleton, chosen[0])
 
     def forward(params: Tree, x: Tensor, train: bool) -> Out:
-        fast = shortcut(params, x)
+        fast = shortcut(params, x, train)
         if fast is not None:
             return fast
         fresh = {name: params[name].clone() if train else params[name] for name in buffers}
