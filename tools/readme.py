@@ -1,7 +1,7 @@
 """Puts what is measured or generated into README.md: python tools/readme.py [--no-demo].
 
 The parts between <!-- name --> and <!-- /name --> are replaced: the demo's output (it is run, which takes a
-minute), the ten lines of Python, the table of methods and the measured speed.
+minute), the ten lines of Python, the table of methods, the claims that were tested and the measured speed.
 """
 
 import json
@@ -47,6 +47,13 @@ def methods() -> str:
     return "\n".join(lines)
 
 
+def claims() -> str:
+    """What the papers claim and what came out, as far as results/ goes."""
+    from fedskew.reproduce import document
+
+    return document.tested(ROOT / "results", "docs/reproduction.md")
+
+
 def speed() -> str:
     """The rows of results/bench.json as a table; a sentence where there is no such file."""
     if not BENCH.exists():
@@ -80,7 +87,7 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
 
 def generated() -> dict[str, str]:
     """The parts that take no time."""
-    return {"quick_start": quick_start(), "methods": methods(), "speed": speed()}
+    return {"quick_start": quick_start(), "methods": methods(), "claims": claims(), "speed": speed()}
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedskew.reproduce import compare, load, results
@@ -30,13 +30,23 @@ epochs and losses are the same. A * marks fewer than three seeds.
 
 def render(folder: Path) -> str:
     """The page."""
-    recipes = [load.load(name) for name in sorted(load.names())]
-    found = {recipe.name: _current(recipe, folder) for recipe in recipes}
-    judged = [(recipe, one) for recipe in recipes for one in judge(recipe, found[recipe.name])]
-    parts = [_HEAD, "## Claims\n", *_claims(judged)]
-    for recipe in recipes:
-        parts += _recipe(recipe, found[recipe.name], [one for owner, one in judged if owner is recipe])
+    found = {name: _current(load.load(name), folder) for name in sorted(load.names())}
+    judged = _judged(found)
+    parts = [_HEAD, "## Claims\n", *_claims(judged), ""]
+    for name, entries in found.items():
+        parts += _recipe(load.load(name), entries, [one for recipe, one in judged if recipe.name == name])
     return "\n".join(parts).rstrip() + "\n"
+
+
+def tested(folder: Path, page: str) -> str:
+    """The table of the claims that were tested, with links to the page."""
+    judged = _judged({name: _current(load.load(name), folder) for name in sorted(load.names())})
+    return "\n".join(_claims([(recipe, one) for recipe, one in judged if one.tested], page))
+
+
+def _judged(found: Mapping[str, Sequence[Entry]]) -> list[tuple[Recipe, Judgement]]:
+    recipes = [load.load(name) for name in found]
+    return [(recipe, one) for recipe in recipes for one in judge(recipe, found[recipe.name])]
 
 
 def _current(recipe: Recipe, folder: Path) -> list[Entry]:
@@ -45,13 +55,12 @@ def _current(recipe: Recipe, folder: Path) -> list[Entry]:
     return results.joined(results.read(recipe.name, folder), [], order)
 
 
-def _claims(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
+def _claims(judged: Sequence[tuple[Recipe, Judgement]], page: str = "") -> Iterator[str]:
     yield "| claim | paper | what it says | verdict |"
     yield "|---|---|---|---|"
     for recipe, one in sorted(judged, key=lambda pair: (pair[1].claim.id, pair[1].claim.other)):
-        where = f"[{recipe.where}](#{recipe.name})"
+        where = f"[{recipe.where}]({page}#{recipe.name})"
         yield f"| {one.claim.id} | {recipe.paper}, {where} | {one.claim.text} | {_verdict(one)} |"
-    yield ""
 
 
 def _verdict(one: Judgement) -> str:
