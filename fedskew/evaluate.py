@@ -68,8 +68,10 @@ class Evaluator:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The personal models that are evaluated, the method's own first."""
-        return (self.algorithm.method.personal, *self.also)
+        """The personal models that are evaluated, the method's own first, and what an inherited one inherits."""
+        own = self.algorithm.method.personal
+        beside = ("trained",) if own == "inherited" else ()
+        return tuple(dict.fromkeys((own, *beside, *self.also)))
 
     def _training(self, round: Round) -> Record:
         if round.replies is None:

@@ -116,7 +116,7 @@ class Experiment:
             len(federation.trainers),
             self.participation * self.rounds,
             seed,
-            keep_trained=bool(self.timetable.personal),
+            keep_trained=bool(self.timetable.personal) or any(part.offers for part in method.parts),
             dtype=self.dtype,
         )
         if self.privacy:

@@ -193,6 +193,38 @@ def test_fedova_copies_a_component_that_one_client_trained() -> None:
     assert counters["n"].tolist() == [6, 2, 9, 1]
 
 
+def test_how_many_components_nobody_has_trained_is_remembered() -> None:
+    sent = reply({"w": rows()}, (1, 1, 1), OwnRows={"classes": CLASSES, "rows": ROWS})
+    few = reply({"w": rows()[:1]}, (1,), OwnRows={"classes": CLASSES[:1], "rows": ROWS[:1]})
+    for part in (GroupedMean(), AsArrived()):
+        _, state = part.combine({"w": COMPONENTS}, few, Cohort((0,), 9, 0), {}, MODEL)
+        assert int(state["untrained"]) == 4 - len(set(CLASSES[0][ROWS[0]].tolist()))
+        _, state = part.combine({"w": COMPONENTS}, sent, Cohort((0, 1, 2), 9, 1), state, MODEL)
+        assert state["trained"].tolist() == [True, True, True, False]
+        assert int(state["untrained"]) == 1
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.float32])
+@pytest.mark.parametrize("part", [Mean(), Mean("uniform"), Normalised(), DynamicMean()])
+def test_weights_are_as_precise_as_what_they_weigh(part: Aggregate, kind: torch.dtype) -> None:
+    start, stacked = drawn(3)
+    sent = reply(stacked, [10, 20, 40])
+    found, expected = (
+        combined(part, start, one)[0] for one in (sent._replace(samples=sent.samples.to(kind)), sent)
+    )
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+@pytest.mark.parametrize("part", [GroupedMean("samples"), AsArrived(), AsArrived(rate=None)])
+def test_components_weighed_by_whole_numbers(part: Aggregate) -> None:
+    sent = reply({"w": rows()}, (5, 1, 2), OwnRows={"classes": CLASSES, "rows": ROWS})
+    whole = sent._replace(samples=sent.samples.long())
+    found, expected = (
+        part.combine({"w": COMPONENTS}, one, Cohort((0, 1, 2), 9, 0), {}, MODEL)[0] for one in (whole, sent)
+    )
+    assert torch.equal(found["w"], expected["w"])
+
+
 def test_components_as_they_arrive_end_where_the_grouped_mean_does() -> None:
     assert near(components(AsArrived(rate=None), steps=(3, 1, 2)), components(GroupedMean()))
 

@@ -124,6 +124,22 @@ def test_the_norm_is_of_the_change() -> None:
         assert len(first_round(bound, engine, ASKED)[2]) == refused
 
 
+@pytest.mark.parametrize(
+    ("method", "part", "entry"), [("map", "Inherit", "model/"), ("grpfed", "GlobalRegularised", "")]
+)
+def test_a_loss_of_any_phase_that_is_no_number_ends_the_run(method: str, part: str, entry: str) -> None:
+    bound, federation = algorithm(PRESETS[method]), world.federation()
+    engine = Serial(bound, federation, world.TRAINING)
+    steps = fit(bound, engine, federation, 3, 1.0)
+    next(steps)
+    for client in engine.kept:
+        kept = engine.kept[client]
+        spoilt = {n: v * torch.nan if n.startswith(entry) and v.ndim else v for n, v in kept[part].items()}
+        engine.kept[client] = {**kept, part: spoilt}
+    with pytest.raises(DivergedError):
+        next(steps)
+
+
 @pytest.mark.parametrize("gated", [False, True])
 def test_without_a_gate_a_client_that_diverges_ends_the_run(gated: bool) -> None:
     bound = faulty(replace(algorithm(PRESETS["fedavg"])), number("loss", torch.nan))

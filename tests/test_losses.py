@@ -650,6 +650,8 @@ def test_restriction_by_hand() -> None:
     assert losses.restriction(counts, 0.5, "soft").tolist() == [1, 0.5, 0.625]
     # A class distribution must restrict as counts do: the released mask took every share below 1 for missing.
     assert losses.restriction(counts / 10).tolist() == [1, 0.5, 1]
+    assert losses.restriction(counts.double() / 16, 0.5, "soft").tolist() == [1, 0.5, 0.625]
+    assert losses.restriction(torch.zeros(2), 0.5, "soft").tolist() == [0.5, 0.5]
 
 
 def test_alpha_zero_leaves_missing_classes_in_the_denominator_at_logit_zero() -> None:
@@ -699,6 +701,19 @@ def test_components_a_client_does_not_own_get_no_gradient() -> None:
     _, gradient = value_and_grad(loss, z, y, torch.arange(CLASSES))
     assert (gradient[:, n == 0] == 0).all()
     assert (gradient[:, n > 0] != 0).all()
+
+
+@pytest.mark.parametrize("live", [None, torch.tensor([True, True, False, True])])
+def test_answers_in_one_column_are_no_square(live: Tensor | None) -> None:
+    z, other = torch.randn(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    yes = torch.tensor([1.0, 0, 1, 0], dtype=torch.float64)
+    for column in ((z[:, None], yes), (z[:, None], yes[:, None]), (z, yes[:, None])):
+        torch.testing.assert_close(
+            losses.binary_cross_entropy(*column, live=live), losses.binary_cross_entropy(z, yes, live=live)
+        )
+    found = losses.discriminator(z[:, None], other[:, None], live=live)
+    torch.testing.assert_close(found, losses.discriminator(z, other, live=live))
+    torch.testing.assert_close(losses.fool(z[:, None], live=live), losses.fool(z, live=live))
 
 
 def test_binary_cross_entropy_keeps_the_digits_of_a_right_answer() -> None:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from fedskew import losses, tree
 from fedskew.algorithm import Algorithm
 from fedskew.errors import ConfigError
+from fedskew.evaluate import Timetable
+from fedskew.experiment import Experiment
 from fedskew.method import Method
 from fedskew.methods import compose, preset
 from fedskew.models.batchnorm import refreshed
@@ -30,6 +32,7 @@ from fedskew.parts import (
     OwnHead,
     OwnRows,
     Proximal,
+    RestrictedSoftmax,
 )
 from fedskew.parts.components import grow
 from fedskew.phase import Context
@@ -189,6 +192,26 @@ def test_the_adapted_model_is_plain_steps_from_the_servers(name: str, steps: int
     for kept in (None, run.engine.kept.get(0)):
         found = run.algorithm.personal(run.server, kept, data, name)
         assert gap(found, expected) < 1e-12
+
+
+@pytest.mark.parametrize(("method", "keeps"), [("fedavg", False), ("grpfed", True), ("fedrod", True)])
+def test_models_that_parts_make_of_the_trained_one_need_it_kept(method: str, keeps: bool) -> None:
+    """Without it they would be paired with what the server has by then."""
+    plan = Experiment(method=method, timetable=Timetable(personal=0))
+    assert plan.algorithm(plan.federation(plan.dataset(), 0), 0).keep_trained == keeps
+
+
+@pytest.mark.parametrize(("method", "beside"), [("fedavg", False), ("map", True)])
+def test_beside_an_inherited_model_the_trained_one_is_measured(method: str, beside: bool) -> None:
+    (record,) = Experiment(method=method, rounds=1).fit([0]).runs[0].records
+    assert "personal.accuracy" in record
+    assert ("personal.trained.accuracy" in record) == beside
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1])
+def test_missing_classes_are_restricted_not_strengthened(alpha: float) -> None:
+    with pytest.raises(ConfigError, match=r"must lie in \[0, 1\]"):
+        RestrictedSoftmax(alpha=alpha)
 
 
 @pytest.mark.parametrize(("report", "where"), [("pre", 0), ("post", 1)])

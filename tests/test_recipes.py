@@ -345,7 +345,7 @@ TIER_1 = {
     "fedova-table-1": 2,
     "fedova-table-2": 4,
     "fedova-table-3": 4,
-    "fedlc-fashion": 26,
+    "fedlc-fashion": 36,
     "fedlc-table-4": 24,
     "map-comparison": 6,
 }

@@ -59,8 +59,8 @@ def _easy(
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, *, live: Tensor | None = None) -> Tensor:
-    """Mean over live samples of the binary cross-entropy of [B] logits with targets in [0, 1]."""
-    return live_mean(_binary(logits, targets), live)
+    """Mean over live samples of the binary cross-entropy of [B] or [B,1] logits with targets in [0, 1]."""
+    return live_mean(_binary(_flat(logits), _flat(targets)), live)
 
 
 def one_vs_all(
@@ -96,6 +96,7 @@ def discriminator(
     "printed" is log(1 - D(global)) + log D(local), unbounded below; "bce" pushes the same way and is bounded.
     """
     check_choice("form of the discriminator's loss", form, get_args(Discrimination))
+    global_logits, local_logits = _flat(global_logits), _flat(local_logits)
     if form == "printed":
         return live_mean(F.logsigmoid(-global_logits) + F.logsigmoid(local_logits), live)
     return live_mean(-F.logsigmoid(global_logits) - F.logsigmoid(-local_logits), live)
@@ -104,7 +105,13 @@ def discriminator(
 def fool(local_logits: Tensor, *, form: Fooling = "printed", live: Tensor | None = None) -> Tensor:
     """What GRP-FED's local extractor minimises to pass for global: log(1 - D), or -log D (not saturating)."""
     check_choice("form of the fooling loss", form, get_args(Fooling))
+    local_logits = _flat(local_logits)
     return live_mean(F.logsigmoid(-local_logits) if form == "printed" else -F.logsigmoid(local_logits), live)
+
+
+def _flat(answers: Tensor) -> Tensor:
+    """[B] of [B] or [B,1], which would meet [B] as [B,B]."""
+    return answers.squeeze(-1) if answers.ndim == 2 else answers
 
 
 def _binary(logits: Tensor, targets: Tensor) -> Tensor:

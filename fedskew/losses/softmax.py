@@ -111,7 +111,8 @@ def restriction(counts: Tensor, alpha: float = 0.5, mode: Restriction = "hard") 
     """
     check_choice("mode of restriction", mode, get_args(Restriction))
     n = _floating(counts)
-    share = (n > 0).to(n.dtype) if mode == "hard" else n / n.amax(-1, keepdim=True).clamp(min=1)
+    most = n.amax(-1, keepdim=True)
+    share = (n > 0).to(n.dtype) if mode == "hard" else n / torch.where(most > 0, most, 1)
     return share + alpha * (1 - share)
 
 

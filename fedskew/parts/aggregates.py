@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from fedskew.method import Method
 
 
+def precise(samples: Tensor, weighed: Tree) -> Tensor:
+    """Numbers of examples in a precision that is at least that of what they weigh."""
+    for value in weighed.values():
+        if value.is_floating_point():
+            samples = samples.to(torch.promote_types(samples.dtype, value.dtype))
+    return samples
+
+
 @dataclass(frozen=True)
 class Mean(Aggregate):
     """The mean over participants, weighted by their examples or uniform (FedAvg, McMahan et al., 2017)."""
@@ -27,7 +35,8 @@ class Mean(Aggregate):
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
-        weights = replies.samples if self.weight == "samples" else torch.ones_like(replies.samples)
+        samples = precise(replies.samples, replies.shared)
+        weights = samples if self.weight == "samples" else torch.ones_like(samples)
         return tree.mean(replies.shared, weights / weights.sum()), state
 
     @property
@@ -46,7 +55,8 @@ class Normalised(Aggregate):
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
-        plain = replies.samples / replies.samples.sum()
+        samples = precise(replies.samples, replies.shared)
+        plain = samples / samples.sum()
         weights = normalised_weights(plain, replies.effective_steps)
         return moved(shared, replies.shared, weights, plain, model.buffers), state
 
@@ -84,7 +94,8 @@ class DynamicMean(Aggregate):
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
         count = len(cohort.ids)
-        mean = tree.mean(replies.shared, torch.full_like(replies.samples, 1 / count))
+        samples = precise(replies.samples, replies.shared)
+        mean = tree.mean(replies.shared, torch.full_like(samples, 1 / count))
         share = count / cohort.population
         drift = {n: h - share * (mean[n] - shared[n]) for n, h in state.items()}
         return {n: y - drift[n] if n in drift else y for n, y in mean.items()}, drift

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedskew import tree
 from fedskew.errors import ConfigError
 from fedskew.part import Aggregate
+from fedskew.parts.aggregates import precise
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply
 
@@ -32,7 +33,8 @@ class GroupedMean(Aggregate):
     ) -> tuple[Tree, Tree]:
         sent = replies.extra["OwnRows"]
         weight = replies.samples if self.weight == "samples" else torch.ones_like(replies.samples)
-        return grouped_mean(shared, replies.shared, sent["classes"], sent["rows"], weight), state
+        new = grouped_mean(shared, replies.shared, sent["classes"], sent["rows"], weight)
+        return new, progress(shared, sent, state)
 
     @property
     def weighs(self) -> bool:
@@ -46,7 +48,7 @@ def grouped_mean(shared: Tree, stacked: Tree, classes: Tensor, rows: Tensor, wei
     """Components [C, ...] from rows [m, L, ...]: each is for class `classes[k, l]`, where `rows[k, l]`."""
     count = len(next(iter(shared.values())))
     belongs = (classes[..., None] == torch.arange(count)) & rows[..., None]  # [m, L, C]
-    weights = belongs * weight[:, None, None]
+    weights = belongs * precise(weight, stacked)[:, None, None]
     total = weights.sum((0, 1))  # [C]
     weights = weights / torch.where(total > 0, total, 1)
     return tree.apply(lambda old, new: _grouped(old, new, weights, total > 0), shared, stacked)
@@ -77,17 +79,24 @@ class AsArrived(Aggregate):
     ) -> tuple[Tree, Tree]:
         sent = replies.extra["OwnRows"]
         count = len(next(iter(shared.values())))
-        seen = torch.zeros(count, dtype=replies.samples.dtype)
+        seen, before = torch.zeros(count, dtype=precise(replies.samples, shared).dtype), shared
         for k in sorted(range(len(cohort.ids)), key=lambda k: (float(replies.steps[k]), cohort.ids[k])):
             mine = sent["classes"][k][sent["rows"][k]]
             seen = seen.index_add(0, mine, torch.ones_like(seen[mine]))
             rates = 1 / seen[mine] if self.rate is None else torch.full_like(seen[mine], self.rate)
             rows = {n: value[k][sent["rows"][k]] for n, value in replies.shared.items()}
             shared = arrive(shared, rows, mine, rates)
-        return shared, state
+        return shared, progress(before, sent, state)
 
     def check(self, method: Method) -> None:
         _by_component(self, method)
+
+
+def progress(shared: Tree, sent: Tree, state: Tree) -> Tree:
+    """Which components anybody has trained so far, and how many nobody has."""
+    untouched = torch.zeros(len(next(iter(shared.values()))), dtype=torch.bool)
+    trained = state.get("trained", untouched).index_fill(0, sent["classes"][sent["rows"].bool()], True)
+    return {"trained": trained, "untrained": (~trained).sum()}
 
 
 def arrive(shared: Tree, rows: Tree, classes: Tensor, rates: Tensor) -> Tree:

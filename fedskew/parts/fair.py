@@ -43,6 +43,7 @@ class AdaptivePower(Aggregate):
         return {
             "q": torch.tensor(self.q, dtype=torch.float64),
             "spread": torch.tensor(-1.0, dtype=torch.float64),
+            "largest": torch.tensor(0.0, dtype=torch.float64),  # weight of a client in the last round
         }
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
@@ -54,7 +55,8 @@ class AdaptivePower(Aggregate):
         losses = replies.extra[self.name]["loss"].double()
         spread = losses.std(correction=0)
         q = next_power(state["q"], state["spread"], spread, self.rate)
-        return tree.mean(replies.shared, power_weights(losses, q)), {"q": q, "spread": spread}
+        weights = power_weights(losses, q)
+        return tree.mean(replies.shared, weights), {"q": q, "spread": spread, "largest": weights.max()}
 
 
 def next_power(q: Tensor, before: Tensor, spread: Tensor, rate: float) -> Tensor:

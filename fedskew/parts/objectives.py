@@ -121,6 +121,10 @@ class RestrictedSoftmax(Objective):
     alpha: float = 0.5
     mode: Literal["hard", "soft"] = "hard"
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise ConfigError(f"RestrictedSoftmax: alpha = {self.alpha} must lie in [0, 1].")
+
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
         counts, alpha, mode = view.data.counts, self.alpha, self.mode
         return losses.restricted_softmax(

@@ -38,7 +38,8 @@ class Cell(NamedTuple):
     def digest(self) -> str:
         """Tells settings apart, whatever the recipe calls them; a new setting with a default changes none."""
         table = {key: value for key, value in self.settings.items() if key != "engine"}
-        text = json.dumps([table, self.study, self.per_seed], sort_keys=True)
+        study = [self.study, self.scale] if self.study else self.study  # it may begin with a run of its scale
+        text = json.dumps([table, study, self.per_seed], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def seeded(self, seed: int) -> Config:

@@ -11,6 +11,8 @@ from fedskew.reproduce.judge import SEEDS, Contrast
 from fedskew.reproduce.recipe import Column, Published, Recipe, Row, Scale, Score
 from fedskew.reproduce.results import Entry
 
+BAND = 5.0  # points between a published accuracy and ours that need no explanation
+
 
 class Line(NamedTuple):
     """One score of one cell; `ours` is None where nothing has been run."""
@@ -47,7 +49,8 @@ class Line(NamedTuple):
         """Ours less the published one."""
         if self.ours is None or self.published is None or self.published.doubtful or self.diverged:
             return "-"
-        return f"{self.ours.mean - self.published.mean:+.{self.score.digits}f}"
+        found = self.ours.mean - self.published.mean
+        return f"{found:+.{self.score.digits}f}{' !' * (self.score.percent and abs(found) > BAND)}"
 
     @property
     def seeds(self) -> str:

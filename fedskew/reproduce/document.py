@@ -17,20 +17,23 @@ _HEAD = """# Reproduction
 What five papers on label skew claim, and what came out here. This page is written by
 `python -m fedskew.reproduce.document` from the files in `results/`; a test compares the two.
 `fedskew recipes` lists the tables and figures with what they cost on your machine,
-`fedskew reproduce RECIPE` runs what is missing; a full run goes on from the quick one of its cell, if that is there.
+`fedskew reproduce RECIPE` runs what is missing. Where the quick run of a cell is there, the full one goes on from it,
+unless a method follows a schedule over all rounds (FedPHP, MAP).
 
 How claims are judged. Methods are compared in pairs: the same partition, initial model and participants under each
 seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain. *Refuted*: the opposite sign
 in every seed, or the 95 % interval of the mean difference stays below half of the claimed gain. *Undecided*: neither.
-A claim of many comparisons is confirmed if all that were tested are, and refuted if one is. With fewer than six seeds
-nothing is called significant. *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local
-epochs and losses are the same. A * marks fewer than three seeds.
+A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
+verdict while comparisons or seeds (three) are missing. With fewer than six seeds nothing is called significant.
+*Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
+A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one: then models, data or rounds
+are hardly those of the paper, and the claim was tested elsewhere than it was made.
 """
 
 
 def render(folder: Path) -> str:
     """The page."""
-    found = {name: _current(load.load(name), folder) for name in sorted(load.names())}
+    found = _found(folder)
     judged = _judged(found)
     parts = [_HEAD, "## Claims\n", *_claims(judged), ""]
     for name, entries in found.items():
@@ -40,8 +43,16 @@ def render(folder: Path) -> str:
 
 def tested(folder: Path, page: str) -> str:
     """The table of the claims that were tested, with links to the page."""
-    judged = _judged({name: _current(load.load(name), folder) for name in sorted(load.names())})
+    judged = _judged(_found(folder))
     return "\n".join(_claims([(recipe, one) for recipe, one in judged if one.tested], page))
+
+
+def _found(folder: Path) -> dict[str, list[Entry]]:
+    """Results by recipe, our own recipes after the papers'."""
+    recipes = sorted(
+        (load.load(name) for name in load.names()), key=lambda one: (one.paper == "ours", one.name)
+    )
+    return {recipe.name: _current(recipe, folder) for recipe in recipes}
 
 
 def _judged(found: Mapping[str, Sequence[Entry]]) -> list[tuple[Recipe, Judgement]]:
@@ -65,7 +76,7 @@ def _claims(judged: Sequence[tuple[Recipe, Judgement]], page: str = "") -> Itera
 
 def _verdict(one: Judgement) -> str:
     marks = f" ({', '.join(one.marks)})" if one.marks else ""
-    return f"**{one.verdict}**{marks}" if one.tested else "not tested"
+    return f"**{one.words}**{marks}" if one.is_final else f"{one.words}{marks}"
 
 
 def _recipe(recipe: Recipe, entries: Sequence[Entry], judged: Sequence[Judgement]) -> Iterator[str]:
@@ -111,8 +122,6 @@ def _judgement(one: Judgement) -> Iterator[str]:
     for contrast in one.tested:
         found, wanted = compare.words(contrast), compare.claimed(contrast)
         yield f"| {contrast.label} | {wanted} | {found} | {contrast.verdict} |"
-    if one.claim.remark:
-        yield f"\n{one.claim.remark}"
 
 
 def write(folder: Path, page: Path) -> None:

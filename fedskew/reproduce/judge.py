@@ -35,6 +35,8 @@ class Contrast(NamedTuple):
             return "not tested"
         if self.slack is not None:
             return stats.verdict([value + self.slack for value in self.differences], _SIGN)
+        if self.claimed is None and not any(self.differences):
+            return "undecided"  # no sign at all, as where neither reached the accuracy that was asked for
         return stats.verdict(self.differences, self.claimed or _SIGN)
 
     @property
@@ -48,6 +50,7 @@ class Judgement(NamedTuple):
 
     claim: Claim
     contrasts: tuple[Contrast, ...]
+    lacks: str = ""  # what the recipe's full scale still lacks
 
     @property
     def tested(self) -> list[Contrast]:
@@ -65,11 +68,21 @@ class Judgement(NamedTuple):
         return "confirmed" if found == {"confirmed"} else "undecided"
 
     @property
+    def is_final(self) -> bool:
+        """Whether everything that the claim compares was run often enough."""
+        return all(len(contrast.seeds) >= SEEDS for contrast in self.contrasts)
+
+    @property
+    def words(self) -> str:
+        """The verdict as it is printed."""
+        return self.verdict if self.is_final or not self.tested else f"{self.verdict} so far"
+
+    @property
     def marks(self) -> list[str]:
         """What a reader has to know besides the verdict."""
-        tested = self.tested
+        tested, other = self.tested, ["other data than the paper's"] * self.claim.other
         if not tested:
-            return []
+            return other
         count = {
             word: sum(c.verdict == word for c in tested) for word in ("confirmed", "refuted", "undecided")
         }
@@ -81,14 +94,14 @@ class Judgement(NamedTuple):
         least = min(len(contrast.seeds) for contrast in tested)
         if least < SEEDS:
             marks.append(f"only {least} seed{'s' * (least > 1)}")
-        return marks + ["tested on other data"] * self.claim.other
+        return marks + [self.lacks] * bool(self.lacks) + other
 
 
 def judge(recipe: Recipe, entries: Sequence[Entry]) -> list[Judgement]:
     """The verdict on every claim of a recipe."""
     table = _Table(recipe, entries)
     return [
-        Judgement(claim, tuple(c for one in claim.compare for c in table.contrasts(claim, one)))
+        Judgement(claim, tuple(c for one in claim.compare for c in table.contrasts(claim, one)), recipe.lacks)
         for claim in recipe.claims
     ]
 
@@ -148,8 +161,8 @@ class _Table:
         row, other = terms[0].row, [term for term in terms[1:] if term.row is terms[0].row]
         label = f"{row.label or row.name}: {names[terms[0].column]}"
         label += f" over {names[other[0].column]}" if other else ""
-        if one.less_score:
-            label += f" ({self.recipe.scores[one.less_score].label})"
+        for score in filter(None, (one.score, one.less_score)):
+            label += f" ({self.recipe.scores[score].label})"
         for word, number in (("above", one.above), ("below", one.below)):
             label += "" if number is None else f" {word} {number:g}"
         if one.against:

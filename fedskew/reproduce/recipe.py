@@ -116,7 +116,6 @@ class Claim(_Closed):
     score: str
     other: bool = Field(False, description="tested on other data than the paper's")
     compare: tuple[Comparison, ...]
-    remark: str = Field("", description="our explanation, from further measurements")
 
 
 class Picture(_Closed):
@@ -137,6 +136,7 @@ class Recipe(_Closed):
     tier: Tier = 3
     seeds: tuple[int, ...] = (0, 1, 2)
     notes: tuple[str, ...] = ()
+    lacks: str = Field("", description="what even full runs lack of the paper's, as a mark on verdicts")
     settings: Settings = {}
     quick: Settings = {}
     scores: dict[str, Score]

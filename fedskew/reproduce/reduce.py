@@ -21,7 +21,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def _sixth(values: Sequence[float]) -> float:
-    return mean(values[: max(1, len(values) // 6)][-10:])
+    return mean(values[: max(1, len(values) // 6)][-max(1, len(values) // 20) :])
 
 
 def _roughness(values: Sequence[float]) -> float:
