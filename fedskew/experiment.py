@@ -22,6 +22,7 @@ from fedskew.engines.device import placed
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.engines.private import Private
+from fedskew.errors import ConfigError
 from fedskew.evaluate import Evaluator, Record, Timetable
 from fedskew.fit import Round, fit
 from fedskew.gate import Limits
@@ -97,6 +98,12 @@ class Experiment:
     def federation(self, data: Dataset, seed: int) -> Federation:
         """The data side of a run."""
         made = Federation(data, self.partition(data, seed))
+        empty = [client for client in made.trainers if not len(made.partition.train[client])]
+        if empty:
+            raise ConfigError(
+                f"client {empty[0]} has no training example ({len(empty)} such clients): leave it out of the "
+                "partition, or name it among the novel ones."
+            )
         if self.shared_data:
             made = with_shared_data(made, self.shared_data, seed)
         return centralised(made) if self.centralised else made

@@ -84,10 +84,10 @@ class SGD(Step):
         return tree.scale(direction, factor)
 
     def effective(self, steps: Tensor) -> Tensor:
-        rho, tau = self.momentum, steps
+        rho, tau = self.momentum, steps.double()  # a difference of nearly equal numbers
         if not rho:
-            return tau
-        return (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
+            return steps
+        return ((tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)).to(steps.dtype)
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,8 @@ def test_mean_is_weighted_by_examples_and_counters_take_the_maximum() -> None:
 def test_effective_steps_are_the_sum_of_what_momentum_adds_up_to(rho: float, tau: int) -> None:
     expected = sum(sum(rho**i for i in range(s)) for s in range(1, tau + 1))
     assert near(SGD(momentum=rho).effective(torch.tensor(float(tau), dtype=torch.float64)), expected)
+    assert SGD(momentum=rho).effective(torch.tensor(float(tau))).item() == pytest.approx(expected, rel=1e-7)
+    assert SGD(momentum=0.999).effective(torch.tensor(2.0)).item() == pytest.approx(2.999, rel=1e-7)
 
 
 def test_fednova_is_the_printed_update_and_leaves_statistics_to_the_plain_mean() -> None:
@@ -318,6 +320,19 @@ def test_projection_on_the_simplex_is_exact(point: list[float]) -> None:
     assert torch.allclose(found, torch.tensor(nearest_on_simplex(point), dtype=torch.float64), atol=1e-9)
     assert float(found.sum()) == pytest.approx(1)
     assert bool((found >= 0).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_projection_of_numbers_beside_which_one_is_nothing(dtype: torch.dtype) -> None:
+    assert project_simplex(torch.tensor([1e18, 0.0, -1e18], dtype=dtype)).tolist() == [1, 0, 0]
+    assert project_simplex(torch.tensor([1e18, 1e18], dtype=dtype)).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("part", [Mean(), Normalised()])
+def test_weights_that_nobody_has_are_equal(part: Aggregate) -> None:
+    start, stacked = drawn(2)
+    found, expected = (combined(part, start, reply(stacked, n))[0] for n in ([0, 0], [3, 3]))
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
 def test_projection_leaves_the_simplex_alone() -> None:

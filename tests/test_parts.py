@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from fedskew import losses, tree
 from fedskew.algorithm import Algorithm
+from fedskew.data.partition import Partition
 from fedskew.errors import ConfigError
 from fedskew.evaluate import Timetable
 from fedskew.experiment import Experiment
@@ -206,6 +207,22 @@ def test_beside_an_inherited_model_the_trained_one_is_measured(method: str, besi
     (record,) = Experiment(method=method, rounds=1).fit([0]).runs[0].records
     assert "personal.accuracy" in record
     assert ("personal.trained.accuracy" in record) == beside
+
+
+def test_shared_examples_are_sent_once() -> None:
+    plain = Experiment(rounds=2)
+    sharing = replace(plain, shared_data=0.1)
+    examples = sharing.federation(sharing.dataset(), 0).handed_out
+    assert examples == int(0.1 * 1437 / 20 + 0.5)
+    sent = [[record["bytes.down"] for record in plan.fit([0]).runs[0].records] for plan in (plain, sharing)]
+    assert [b - a for a, b in zip(*sent, strict=True)] == [4 * 64 * examples * 20, 0]
+
+
+def test_a_client_without_examples_is_refused() -> None:
+    data = Experiment().dataset()
+    parts = (data.train[:50], data.train[:0], data.train[50:])
+    with pytest.raises(ConfigError, match=r"client 1 has no training example .*novel"):
+        Experiment(split=Partition(parts, parts)).fit([0])
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1])

@@ -260,9 +260,39 @@ def test_a_claim_of_many_comparisons(tmp_path: Path) -> None:
     good = {"two.fedlc": [0.6] * 3, "two.fedavg": [0.5] * 3}
     found = judged(tmp_path, one, entries(good))
     assert (found.verdict, found.marks) == ("confirmed", ["1 of 2 comparisons tested"])
+    assert (found.is_final, found.words) == (False, "confirmed so far")
     bad = {**good, "four.fedlc": [0.4] * 3, "four.fedavg": [0.5] * 3}
     found = judged(tmp_path, one, entries(bad))
     assert (found.verdict, found.marks) == ("refuted", ["1 confirmed", "1 refuted"])
+    assert (found.is_final, found.words) == (True, "refuted")
+
+
+def test_two_seeds_are_not_the_end(tmp_path: Path) -> None:
+    found = judged(tmp_path, f"{{ {PAIR} }}", entries({"two.fedlc": [0.6] * 2, "two.fedavg": [0.5] * 2}))
+    assert (found.words, found.marks) == ("confirmed so far", ["only 2 seeds"])
+
+
+def test_a_sign_that_nobody_has_is_undecided(tmp_path: Path) -> None:
+    """As where neither method reaches the accuracy whose rounds are counted."""
+    same = entries({"four.fedlc": [0.5] * 3, "four.fedavg": [0.5] * 3})
+    one = (
+        '{ rows = ["four"], more = ["fedlc"], less = ["fedavg"] }'  # a published number is doubtful: no size
+    )
+    assert judged(tmp_path, one, same).verdict == "undecided"
+
+
+def test_a_comparison_names_a_score_that_is_not_the_claims(tmp_path: Path) -> None:
+    found = judged(tmp_path, f'{{ {PAIR}, score = "start" }}', [])
+    assert found.contrasts[0].label == "two: FedLC over fedavg (first round)"
+
+
+def test_what_full_runs_lack_is_a_mark(tmp_path: Path) -> None:
+    text = TINY.replace('title = "digits"', 'title = "digits"\nlacks = "3 of 400 rounds"')
+    text = text.replace('text = "FedLC is better."', 'text = "FedLC is better."\nother = true')
+    (none,) = judge(tiny(tmp_path, text), [])
+    assert none.marks == ["other data than the paper's"]
+    (some,) = judge(tiny(tmp_path, text), entries({"two.fedlc": [0.6] * 3, "two.fedavg": [0.5] * 3}))
+    assert some.marks[-2:] == ["3 of 400 rounds", "other data than the paper's"]
 
 
 # Tables
@@ -671,6 +701,7 @@ def test_a_page_with_results(tmp_path: Path) -> None:
     results.write(recipe, tmp_path, made)
     page = document.render(tmp_path)
     assert "| Fashion-MNIST, non-IID-2 | FedOVA | 89.4 | 90.0 ± 0.0 | +0.6 | 3 | full |" in page
-    assert re.search(r"\| C-1 \| FedOVA, .* \| \*\*confirmed\*\* \(1 of 9 comparisons tested\) \|", page)
-    assert re.search(r"\| C-5 \| .* \| \*\*refuted\*\* \(1 of 9 comparisons tested\) \|", page)
+    assert re.search(r"\| C-1 \| FedOVA, .* \| confirmed so far \(1 of 9 comparisons tested\) \|", page)
+    assert re.search(r"\| C-5 \| .* \| refuted so far \(1 of 3 comparisons tested\) \|", page)
+    assert document.tested(tmp_path, "page.md").count("](page.md#fedova-table-1)") == 2
     assert "6 runs, 6.0 core hours, code 0.1.0+x." in page

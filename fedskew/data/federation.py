@@ -21,6 +21,7 @@ class Federation:
 
     data: Dataset
     partition: Partition
+    handed_out: int = 0  # examples that every client was sent before the first round
 
     @property
     def clients(self) -> int:
@@ -86,7 +87,7 @@ def with_shared_data(federation: Federation, share: float, seed: int) -> Federat
     pool = np.concatenate(federation.partition.train)
     drawn = keys.stream("share", seed).choice(pool, size=count, replace=False)
     train = tuple(np.concatenate([part, drawn]) for part in federation.partition.train)
-    return Federation(federation.data, federation.partition._replace(train=train))
+    return Federation(federation.data, federation.partition._replace(train=train), count)
 
 
 def centralised(federation: Federation) -> Federation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -68,9 +68,8 @@ def placed(algorithm: Algorithm, federation: Federation, device: str) -> tuple[A
     check(device)
     same = {field.name: getattr(algorithm, field.name) for field in fields(Algorithm)}
     data = federation.data
-    return OnDevice(**same, device=device), Federation(
-        data._replace(x=data.x.to(device)), federation.partition
-    )
+    moved = replace(federation, data=data._replace(x=data.x.to(device)))
+    return OnDevice(**same, device=device), moved
 
 
 def check(device: str) -> None:

@@ -26,6 +26,12 @@ def precise(samples: Tensor, weighed: Tree) -> Tensor:
     return samples
 
 
+def shares(weights: Tensor) -> Tensor:
+    """Weights that sum to 1; equal ones where nobody has any."""
+    total = weights.sum()
+    return torch.where(total > 0, weights / torch.where(total > 0, total, 1), 1 / len(weights))
+
+
 @dataclass(frozen=True)
 class Mean(Aggregate):
     """The mean over participants, weighted by their examples or uniform (FedAvg, McMahan et al., 2017)."""
@@ -37,7 +43,7 @@ class Mean(Aggregate):
     ) -> tuple[Tree, Tree]:
         samples = precise(replies.samples, replies.shared)
         weights = samples if self.weight == "samples" else torch.ones_like(samples)
-        return tree.mean(replies.shared, weights / weights.sum()), state
+        return tree.mean(replies.shared, shares(weights)), state
 
     @property
     def weighs(self) -> bool:
@@ -55,8 +61,7 @@ class Normalised(Aggregate):
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
-        samples = precise(replies.samples, replies.shared)
-        plain = samples / samples.sum()
+        plain = shares(precise(replies.samples, replies.shared))
         weights = normalised_weights(plain, replies.effective_steps)
         return moved(shared, replies.shared, weights, plain, model.buffers), state
 

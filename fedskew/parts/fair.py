@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.part import Aggregate, Section
-from fedskew.parts.aggregates import moved
+from fedskew.parts.aggregates import moved, shares
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply, Run, View
 
@@ -63,7 +63,7 @@ def next_power(q: Tensor, before: Tensor, spread: Tensor, rate: float) -> Tensor
     """q + rate times the relative change of the spread, never below 0; `before` is negative if unknown."""
     both = spread + before
     known = (before >= 0) & (both > 0)
-    change = rate * (spread - before) / (torch.where(known, both, 1) / 2)
+    change = 2 * rate * (spread - before) / torch.where(known, both, 1)
     return (q + torch.where(known, change, 0)).clamp(min=0)
 
 
@@ -94,9 +94,7 @@ class Agnostic(Aggregate):
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
         clients, places = seated(state["clients"], cohort.ids)
-        own = state["weights"][places]
-        total = own.sum()
-        weights = torch.where(total > 0, own / torch.where(total > 0, total, 1), 1 / len(own))
+        weights = shares(state["weights"][places])
         raised = state["weights"].index_add(0, places, self.rate * replies.extra[self.name]["loss"].double())
         return tree.mean(replies.shared, weights), {"weights": project_simplex(raised), "clients": clients}
 
@@ -114,6 +112,7 @@ def seated(clients: Tensor, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 def project_simplex(point: Tensor) -> Tensor:
     """The nearest vector that is nowhere negative and sums to 1, exactly."""
+    point = point - point.max()  # which changes nothing, but that 1 is not lost beside a large number
     down = point.sort(descending=True).values
     count = torch.arange(1, len(point) + 1, dtype=point.dtype)
     shift = (1 - down.cumsum(0)) / count
