@@ -299,13 +299,13 @@ def test_what_full_runs_lack_is_a_mark(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_table(tmp_path: Path) -> None:
-    found = entries({"two.fedavg": [0.4, 0.5, 0.6], "four.fedlc": [0.5]})
+    found = entries({"two.fedavg": [0.4, 0.5, 0.6], "four.fedavg": [0.64], "four.fedlc": [0.5]})
     lines = compare.lines(tiny(tmp_path), found, "accuracy")
     said = [(x.row.name, x.column.name, x.printed, x.found, x.difference, x.seeds) for x in lines]
     assert said == [
         ("two", "fedavg", "50 ± 1", "50.0 ± 10.0", "+0.0", "3"),
         ("two", "fedlc", "60", "-", "-", "-"),
-        ("four", "fedavg", "70", "-", "-", "-"),
+        ("four", "fedavg", "70", "64.0", "-6.0 !", "1*"),
         ("four", "fedlc", "90?", "50.0", "-", "1*"),
     ]
 

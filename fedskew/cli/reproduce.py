@@ -182,7 +182,8 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
     entries = keep(recipe, room.out, room.results, seeds)
     for score in recipe.scores:
         _table(recipe, entries, score)
-    console.print("A * marks fewer than three seeds." if entries else "Nothing has been run yet.")
+    marks = "A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one."
+    console.print(marks if entries else "Nothing has been run yet.")
     for one in judge(recipe, entries):
         marks = f" ({', '.join(one.marks)})" if one.marks else ""
         console.print(f"{one.claim.id} {one.words}{marks}: {one.claim.text}", markup=False)
