@@ -7,6 +7,8 @@ from pathlib import Path
 from fedskew import build, runs
 from fedskew.config import Config, parse
 from fedskew.evaluate import Record
+from fedskew.experiment import Experiment
+from fedskew.method import Method
 from fedskew.store import diary, layout
 from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
@@ -37,11 +39,10 @@ def begin(shorter: Path, config: Config, seed: int, out: Path) -> Path:
         point, reader = old.load(), RunReader(shorter)
         if point is None:
             return place
-        timetable = build.experiment(config).timetable
+        plan = build.experiment(config)
         for record in reader.metrics():
-            new.log_metrics(_due(record, config))
-        rounds = config.train.rounds
-        new.log_clients(one for one in reader.clients() if timetable.clients(one["round"], rounds))
+            new.log_metrics(_due(record, plan))
+        new.log_clients(one for one in reader.clients() if plan.timetable.clients(one["round"], plan.rounds))
         for event in reader.events():
             if event["event"] not in _OF_THAT_PROCESS:
                 detail = {key: value for key, value in event.items() if key not in diary.RESERVED}
@@ -50,12 +51,11 @@ def begin(shorter: Path, config: Config, seed: int, out: Path) -> Path:
     return place
 
 
-def _due(record: Record, config: Config) -> Record:
+def _due(record: Record, plan: Experiment) -> Record:
     """The record without what the longer run would not have measured then: its last rounds are others."""
-    timetable, when = build.experiment(config).timetable, (record["round"], config.train.rounds)
-    clients = timetable.clients(*when)
-    votes = build.method(config).overall == "ensemble"
-    server = clients if votes else timetable.overall(*when)
+    clients = plan.timetable.clients(record["round"], plan.rounds)
+    votes = isinstance(plan.method, Method) and plan.method.overall == "ensemble"
+    server = clients if votes else plan.timetable.overall(record["round"], plan.rounds)
     due = {"personal": clients, "before": clients, "update": clients, "global": server, "novel": server}
     kept = {key: value for key, value in record.items() if due.get(key.split(".")[0], True)}
     return {key: value for key, value in kept.items() if key != "global.confusion"}
