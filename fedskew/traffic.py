@@ -1,5 +1,7 @@
 """Bytes on the wire: four for every number sent, per participant and direction."""
 
+from math import prod
+
 from fedskew import tree
 from fedskew.algorithm import Algorithm
 from fedskew.engines.feed import Feed
@@ -16,7 +18,7 @@ def traffic(
     share = algorithm.method.share
     down = sum(common + share.bytes_down(message["shared"], feed.idle(client)) for client in cohort.ids)
     if cohort.round == 0:
-        down += 4 * feed.federation.handed_out * feed.x[0].numel() * len(feed.federation.trainers)
+        down += 4 * feed.federation.handed_out * prod(feed.x.shape[1:]) * len(feed.federation.trainers)
     up = share.bytes_up(replies) + 4 * algorithm.method.aggregate.scalars * len(cohort.ids)
     up += sum(tree.nbytes(part) for name, part in replies.extra.items() if name != share.name)
     return down, up
