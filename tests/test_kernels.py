@@ -130,7 +130,7 @@ def test_native_kernels_are_right(
 
 @fast
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(made=plain_networks(norms=True), batch=st.integers(2, 20), train=st.booleans(), data=st.data())
+@given(made=plain_networks(norms=True), batch=st.integers(1, 20), train=st.booleans(), data=st.data())
 def test_backends_agree_with_autograd(
     backend: Backend,
     made: tuple[nn.Sequential, tuple[int, ...]],
@@ -140,6 +140,8 @@ def test_backends_agree_with_autograd(
 ) -> None:
     module, shape = made
     model = from_module(lambda: module)
+    train = train and (batch > 1 or not model.buffers)  # one value has no deviation
+    share = 1e-9 if model.buffers else 1e-10  # dividing by a small deviation magnifies the last digits
     names = [name for name, _ in module.named_parameters()]
     params = cast(
         {name: value.detach().clone() for name, value in module.state_dict().items()}, torch.float64
@@ -151,7 +153,7 @@ def test_backends_agree_with_autograd(
     with using(backend):
         found = slopes(model, params, x, some, train)
     for ours, theirs in zip(found, expected, strict=True):
-        assert near(ours, theirs, 1e-9)
+        assert near(ours, theirs, share)
     assert all(torch.equal(params[name], value) for name, value in before.items()), (
         "nothing is changed in place"
     )

@@ -182,8 +182,8 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
     entries = keep(recipe, room.out, room.results, seeds)
     for score in recipe.scores:
         _table(recipe, entries, score)
-    marks = "A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one."
-    console.print(marks if entries else "Nothing has been run yet.")
+    off = f"a ! an accuracy more than {compare.BAND:g} points from the published one"
+    console.print(f"A * marks fewer than three seeds, {off}." if entries else "Nothing has been run yet.")
     for one in judge(recipe, entries):
         marks = f" ({', '.join(one.marks)})" if one.marks else ""
         console.print(f"{one.claim.id} {one.words}{marks}: {one.claim.text}", markup=False)
