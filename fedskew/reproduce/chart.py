@@ -8,6 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 from fedskew.errors import ConfigError, DiskError
 
+DASHES = {
+    "solid": "-",
+    "dash": "--",
+    "dot": ":",
+}  # by turn through the colours: plotly's and matplotlib's names
 COLOURS = ("#0072b2", "#d55e00", "#2e9e5b", "#5b1fa8", "#111111", "#99004d", "#3ba0c9", "#6b4a1b")
 
 
@@ -40,12 +45,20 @@ class Chart(NamedTuple):
     panels: tuple[Panel, ...]
 
 
+_WIDE = (
+    '<div style="overflow-x:auto"><div style="min-width:{width}px">{figure}</div></div>'  # phones scroll it
+)
+
+
 def page(charts: Sequence[Chart], path: Path) -> None:
     """All charts on one page that opens from disk."""
     import plotly.io as pio
 
     parts = [
-        pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0)
+        _WIDE.format(
+            width=260 * len(chart.panels) + 220,
+            figure=pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0),
+        )
         for number, chart in enumerate(charts)
     ]
     head = '<!doctype html><meta charset="utf-8"><title>fedskew</title><body style="font-family:sans-serif">'
@@ -70,7 +83,8 @@ def plotly(chart: Chart) -> Any:
             figure.add_trace(trace, row=1, col=column, secondary_y=second or None)
         figure.update_xaxes(title_text=panel.x, row=1, col=column)
         figure.update_yaxes(title_text=panel.y, row=1, col=column, secondary_y=False)
-    figure.update_layout(title=chart.title, template="plotly_white", height=420, barmode="group")
+    figure.update_layout(title=chart.title, template="plotly_white", barmode="group")
+    figure.update_layout(height=max(420, 180 + 30 * len(names)))  # a legend that shows everybody
     return figure
 
 
@@ -81,7 +95,7 @@ def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[A
     if panel.heat:
         out.append((go.Heatmap(z=panel.heat, colorscale="Viridis"), False))
     for one in panel.series:
-        colour = COLOURS[names.index(one.name) % len(COLOURS)]
+        colour, dash = _look(one.name, names)
         common = {"name": one.name, "legendgroup": one.name, "showlegend": one.name not in shown}
         common |= {"x": list(one.x), "y": list(one.y)}
         shown.add(one.name)
@@ -91,8 +105,15 @@ def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[A
             continue
         marker = {"color": colour, **({"size": list(one.size)} if one.size else {})}
         mode = "markers" if one.kind == "points" else "lines"
-        out.append((go.Scatter(**common, mode=mode, marker=marker, error_y=around), one.second))
+        line = {"dash": dash}
+        out.append((go.Scatter(**common, mode=mode, marker=marker, line=line, error_y=around), one.second))
     return out
+
+
+def _look(name: str, names: Sequence[str]) -> tuple[str, str]:
+    """(colour, dash) of a series, no two alike among the first two dozen."""
+    turn, place = divmod(names.index(name), len(COLOURS))
+    return COLOURS[place], list(DASHES)[turn % len(DASHES)]
 
 
 def pdf(chart: Chart, path: Path) -> None:
@@ -126,7 +147,7 @@ def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> None:
     beside = axes.twinx() if any(one.second for one in panel.series) else axes
     for one in panel.series:
         place = beside if one.second else axes
-        colour = COLOURS[names.index(one.name) % len(COLOURS)]
+        colour, dash = _look(one.name, names)
         y = [float("nan") if value is None else value for value in one.y]
         if one.kind == "bar":
             width = 0.8 / max(1, len(bars))
@@ -137,6 +158,6 @@ def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> None:
         elif one.kind == "points":
             place.scatter(one.x, y, s=[v**2 for v in one.size] or 8, color=colour, label=one.name)
         else:
-            place.plot(one.x, y, color=colour, label=one.name)
+            place.plot(one.x, y, color=colour, linestyle=DASHES[dash], label=one.name)
     if panel.series:
         axes.legend(fontsize=6)

@@ -74,7 +74,8 @@ def _lines(found: Material, options: Options) -> list[Panel]:
     """A score along the rows of each group that has a place on the axis, or a number at the end of its name."""
     lines = compare.lines(found.recipe, found.entries, options["score"])
     known = [line for line in lines if line.ours is not None and not line.diverged]
-    label = found.recipe.scores[options["score"]].label
+    score = found.recipe.scores[options["score"]]
+    label = f"{score.label}, %" if score.percent else score.label
     panels = []
     for group in dict.fromkeys(line.row.group for line in known):
         series = []
@@ -110,7 +111,8 @@ def _scores(found: Material, options: Options) -> list[Panel]:
 
 def _curves(found: Material, options: Options) -> list[Panel]:
     """A panel a row, a line a method: the mean over seeds."""
-    factor = 100.0 if options.get("percent", True) else 1.0
+    percent = options.get("percent", True)
+    factor, axis = (100.0, f"{options['axis']}, %") if percent else (1.0, options["axis"])
     panels = []
     for row in found.recipe.rows:
         series = []
@@ -119,7 +121,7 @@ def _curves(found: Material, options: Options) -> list[Panel]:
             if x:
                 series.append(Series(_name(column), x, [factor * value for value in y]))
         if series:
-            panels.append(Panel(row.label or row.name, "round", options["axis"], tuple(series)))
+            panels.append(Panel(row.label or row.name, "round", axis, tuple(series)))
     return panels
 
 
