@@ -26,6 +26,7 @@ from fedskew.errors import ConfigError
 from fedskew.evaluate import Evaluator, Record, Timetable
 from fedskew.fit import Round, fit
 from fedskew.gate import Limits
+from fedskew.kernels import using
 from fedskew.method import Method
 from fedskew.methods import compose
 from fedskew.models.module import factory
@@ -140,7 +141,8 @@ class Experiment:
         feed = self._feed(seed, data or self.dataset())
         chosen = resolve(self.engine, feed.algorithm, feed)
         made = engine(chosen, feed.algorithm, feed, self.gate)
-        return Session(self, feed, Private(made, feed.algorithm, self.privacy) if self.privacy else made)
+        guarded = Private(made, feed.algorithm, self.privacy) if self.privacy else made
+        return Session(replace(self, engine=chosen), feed, guarded)
 
     def _feed(self, seed: int, data: Dataset) -> Feed:
         federation = self.federation(data, seed)
@@ -194,7 +196,8 @@ class Session:
         )
         account = Account(plan.privacy, self._asked) if plan.privacy else None
         for round in steps:
-            record, clients = evaluator.record(round, plan.rounds)
+            with using(plan.engine.kernels):
+                record, clients = evaluator.record(round, plan.rounds)
             yield Step(record | (account.record(round.number) if account else {}), clients, round)
 
     def _asked(self, round: int) -> Sequence[int]:

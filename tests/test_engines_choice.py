@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedskew import Experiment, Labels, Training, runs
+from fedskew import Experiment, Labels, Training, evaluate, runs
 from fedskew.config import parse
 from fedskew.engines import choose
 from fedskew.engines.choose import Choice, resolve
@@ -17,6 +17,7 @@ from fedskew.engines.feed import Feed
 from fedskew.engines.pool import Pool
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
+from fedskew.kernels import Backend, current
 
 Times = dict[str, float]
 
@@ -103,6 +104,23 @@ def test_every_choice_is_an_engine(name: Any, kind: type) -> None:
     machine = choose.engine(Choice(name, 1, backend="autograd"), made.algorithm, made)
     machine.close()
     assert isinstance(machine, kind)
+
+
+@pytest.mark.parametrize("backend", ["autograd", "torch"])
+def test_the_server_model_is_evaluated_on_the_kernels_of_the_engine(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Backend] = []
+    evaluated = evaluate.everybody
+
+    def noted(*asked: Any) -> Any:
+        used.append(current())
+        return evaluated(*asked)
+
+    monkeypatch.setattr(evaluate, "everybody", noted)
+    Experiment(rounds=1, engine=Choice("serial", backend=backend)).fit()
+    assert set(used) == {backend}
+    assert current() == "autograd"
 
 
 def test_candidates_take_turns_and_the_shortest_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:

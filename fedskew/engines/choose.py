@@ -59,6 +59,11 @@ class Choice:
                 "Set engine.backend to 'auto' or 'autograd'."
             )
 
+    @property
+    def kernels(self) -> Backend:
+        """The backend: what has not been measured is left to torch."""
+        return "autograd" if self.backend == "auto" else self.backend
+
 
 def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
     """The choice with every `auto` replaced by what is fastest here."""
@@ -85,16 +90,15 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
 def engine(choice: Choice, algorithm: Algorithm, feed: Feed, limits: Limits | None = None) -> Engine:
     """The engine of this choice, with a gate where there are limits."""
     gate = None if limits is None else Gate.of(algorithm, feed.x.shape[1:], limits)
-    backend: Backend = "autograd" if choice.backend == "auto" else choice.backend
     sides = algorithm, feed.federation, feed.training
     if choice.name == "vectorised":
         return Vectorised(*sides, choice.block, gate)
     if choice.name == "ray":
-        return _ray()(*sides, choice.workers, choice.block, backend, gate)
+        return _ray()(*sides, choice.workers, choice.block, choice.kernels, gate)
     # A process of a pool of runs may not have children; in turn the clients give the same bits.
     if choice.name == "pool" and not _inside_worker():
-        return Pool(*sides, choice.workers, backend, gate=gate)
-    return Serial(*sides, gate, backend)
+        return Pool(*sides, choice.workers, choice.kernels, gate=gate)
+    return Serial(*sides, gate, choice.kernels)
 
 
 def _ray() -> type[Ray]:

@@ -27,7 +27,7 @@ from fedskew.flower.letters import (
 from fedskew.flower.memory import Memory, digest
 from fedskew.flower.parcel import Arrays, Handler, Parcel, Settings
 from fedskew.flower.site import Load
-from fedskew.kernels import using
+from fedskew.kernels import Backend, using
 from fedskew.tree import State
 from fedskew.values import Reply
 
@@ -78,8 +78,7 @@ class Node:
                 return known
             feed = self.feed(client)
             kept = self._kept(memory, since, client, lost) or feed.algorithm.fresh(client)
-            backend = self.config.engine.backend
-            with using("autograd" if backend == "auto" else backend):
+            with using(self._kernels):
                 reply, kept = feed.algorithm.local(order.state, kept, feed.client(order.round, client))
             packed = pack_reply(self._protected(reply, order, client))
             memory.put(order.round, kept, since)
@@ -96,7 +95,13 @@ class Node:
     def _evaluate(self, order: Order, client: int, lost: list[int]) -> State:
         feed = self.feed(client)
         kept = self._kept(Memory(self.folder, order.run, client), order.since[client], client, lost)
-        return pack_marks(examine(feed.algorithm, feed, order.state, kept, client, order.exam))
+        with using(self._kernels):
+            marks = examine(feed.algorithm, feed, order.state, kept, client, order.exam)
+        return pack_marks(marks)
+
+    @property
+    def _kernels(self) -> Backend:
+        return build.experiment(self.config).engine.kernels
 
     def _kept(self, memory: Memory, since: int, client: int, lost: list[int]) -> State | None:
         kept = None if since == NEVER else memory.at(since)
