@@ -15,6 +15,7 @@ from fedskew.cli import main
 from fedskew.errors import ConfigError, DataError
 from fedskew.reproduce import code, compare, cost, details, document, load, results
 from fedskew.reproduce.cells import cells, folder
+from fedskew.reproduce.chart import Chart, Panel, Series, pdf, plotly
 from fedskew.reproduce.collect import outcome
 from fedskew.reproduce.judge import Judgement, judge
 from fedskew.reproduce.pictures import charts
@@ -585,10 +586,28 @@ def test_figures_from_results(call: Call, tmp_path: Path) -> None:
     assert [panel.title for panel in found["curves"].panels] == ["two", "four"]
     assert found["curves"].panels[0].series[0].x == [1, 2, 3]
     assert found["lines"].panels[0].series[1].x == [2.0, 4.0]
+    assert [panel.title for panel in found["bubbles"].panels] == ["two", "four"]  # data, not methods
+    names = [str(name) for name in found["bubbles"].panels[0].series[0].y]
+    assert names == sorted(names)
+    examples, *rounds = found["classes"].panels[0].series
+    assert (examples.second, {one.second for one in rounds}) == (False, {True})
+    assert 1 < max(value for one in rounds for value in one.y if value is not None) <= 100
     kept = details.read("tiny", Path("results"))["two.fedavg"]
     assert sum(map(sum, kept["census"]["train"])) == 1438
     assert len(list(Path("figures").glob("tiny-*.pdf"))) == 5
     assert Path("figures/tiny.html").stat().st_size > 1_000_000
+
+
+def test_panels_go_on_in_the_next_row(tmp_path: Path) -> None:
+    panel = Panel("", "x", "y", (Series("a", [0, 1], [1.0, 2.0]),))
+    both = panel._replace(series=(*panel.series, Series("b", [0, 1], [5.0, None], second=True)), right="z")
+    many = Chart("four", (panel, both, panel, panel))
+    assert (Chart("one", (panel,)).grid, many.grid) == ((1, 1), (2, 3))
+    layout = plotly(many).to_dict()["layout"]
+    titles = [axis["title"]["text"] for name, axis in layout.items() if name.startswith("yaxis")]
+    assert sorted(titles) == ["y", "y", "y", "y", "z"]
+    pdf(many, tmp_path / "four.pdf")
+    assert (tmp_path / "four.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_closer_looks_at_a_run(call: Call) -> None:

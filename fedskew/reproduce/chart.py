@@ -25,7 +25,7 @@ class Series(NamedTuple):
     kind: Literal["line", "bar", "points"] = "line"
     spread: Sequence[float] = ()
     size: Sequence[float] = ()
-    second: bool = False  # on an axis of its own at the right
+    second: bool = False  # on the axis at the right
 
 
 class Panel(NamedTuple):
@@ -36,6 +36,12 @@ class Panel(NamedTuple):
     y: str
     series: tuple[Series, ...] = ()
     heat: Sequence[Sequence[float | None]] = ()
+    right: str = ""  # of a second axis
+
+    @property
+    def double(self) -> bool:
+        """Whether some series need the axis at the right."""
+        return any(one.second for one in self.series)
 
 
 class Chart(NamedTuple):
@@ -44,7 +50,20 @@ class Chart(NamedTuple):
     title: str
     panels: tuple[Panel, ...]
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of panels."""
+        columns = min(len(self.panels), _BESIDE)
+        return -(-len(self.panels) // columns), columns
 
+    @property
+    def names(self) -> list[str]:
+        """All series of its legend."""
+        return list(dict.fromkeys(one.name for panel in self.panels for one in panel.series))
+
+
+_BESIDE = 3  # panels in a row
+_HEIGHT, _BETWEEN = 250, 100  # pixels of a panel and of what is written under and over it
 _WIDE = (
     '<div style="overflow-x:auto"><div style="min-width:{width}px">{figure}</div></div>'  # phones scroll it
 )
@@ -56,7 +75,7 @@ def page(charts: Sequence[Chart], path: Path) -> None:
 
     parts = [
         _WIDE.format(
-            width=260 * len(chart.panels) + 220,
+            width=280 * chart.grid[1] + 180,
             figure=pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0),
         )
         for number, chart in enumerate(charts)
@@ -70,21 +89,35 @@ def page(charts: Sequence[Chart], path: Path) -> None:
 
 
 def plotly(chart: Chart) -> Any:
-    """The chart as a plotly figure, panels side by side."""
+    """The chart as a plotly figure, a few panels in a row."""
     from plotly.subplots import make_subplots
 
-    specs = [[{"secondary_y": any(s.second for s in panel.series)} for panel in chart.panels]]
-    titles = [panel.title for panel in chart.panels]
-    figure = make_subplots(rows=1, cols=len(chart.panels), subplot_titles=titles, specs=specs)
-    names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series))
+    (rows, columns), names = chart.grid, chart.names
+    blank = [None] * (rows * columns - len(chart.panels))
+    specs = [*({"secondary_y": panel.double} for panel in chart.panels), *blank]
+    height = max(rows * (_HEIGHT + _BETWEEN) - _BETWEEN, 30 * len(names))  # a legend that shows everybody
+    figure = make_subplots(
+        rows,
+        columns,
+        subplot_titles=[panel.title for panel in chart.panels],
+        specs=[specs[row * columns : (row + 1) * columns] for row in range(rows)],
+        horizontal_spacing=(0.45 if any(panel.double for panel in chart.panels) else 0.2) / columns,
+        vertical_spacing=_BETWEEN / height if rows > 1 else 0,
+    )
     shown: set[str] = set()
-    for column, panel in enumerate(chart.panels, 1):
+    for number, panel in enumerate(chart.panels):
+        row, column = divmod(number, columns)
+        place = {"row": row + 1, "col": column + 1}
         for trace, second in _traces(panel, names, shown):
-            figure.add_trace(trace, row=1, col=column, secondary_y=second or None)
-        figure.update_xaxes(title_text=panel.x, row=1, col=column)
-        figure.update_yaxes(title_text=panel.y, row=1, col=column, secondary_y=False)
+            figure.add_trace(trace, **place, secondary_y=second if panel.double else None)
+        figure.update_xaxes(title_text=panel.x, **place)
+        figure.update_yaxes(title_text=panel.y, **place, secondary_y=False)
+        if panel.double:
+            beside = {"showgrid": False, "rangemode": "tozero", "tickmode": "auto"}
+            figure.update_yaxes(title_text=panel.right, **place, secondary_y=True, **beside)
+    figure.update_annotations(font_size=13)
     figure.update_layout(title=chart.title, template="plotly_white", barmode="group")
-    figure.update_layout(height=max(420, 180 + 30 * len(names)))  # a legend that shows everybody
+    figure.update_layout(height=height + 190, margin={"t": 110, "b": 80, "l": 70})
     return figure
 
 
@@ -125,13 +158,17 @@ def pdf(chart: Chart, path: Path) -> None:
     mpl.use("pdf")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * len(chart.panels), 3.4), layout="constrained")
+    rows, columns = chart.grid
+    figure = Figure(figsize=(4.2 * columns, 3.4 * rows), layout="constrained")
     figure.suptitle(chart.title, fontsize=10)
-    names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series))
-    for axes, panel in zip(
-        figure.subplots(1, len(chart.panels), squeeze=False)[0], chart.panels, strict=True
-    ):
-        _axes(axes, panel, names)
+    places = list(figure.subplots(rows, columns, squeeze=False).flat)
+    drawn: dict[str, Any] = {}
+    for axes, panel in zip(places, chart.panels, strict=False):
+        drawn |= _axes(axes, panel, chart.names)
+    if drawn:
+        figure.legend(drawn.values(), drawn.keys(), loc="outside right upper", fontsize=6)
+    for empty in places[len(chart.panels) :]:
+        empty.remove()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
@@ -139,12 +176,13 @@ def pdf(chart: Chart, path: Path) -> None:
         raise DiskError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
-def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> None:
+def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    """Draws the panel; what stands for each series."""
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if panel.heat:
         axes.imshow([[float("nan") if v is None else v for v in row] for row in panel.heat])
     bars = [one for one in panel.series if one.kind == "bar" and not one.second]
-    beside = axes.twinx() if any(one.second for one in panel.series) else axes
+    beside = axes.twinx() if panel.double else axes
     for one in panel.series:
         place = beside if one.second else axes
         colour, dash = _look(one.name, names)
@@ -159,5 +197,11 @@ def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> None:
             place.scatter(one.x, y, s=[v**2 for v in one.size] or 8, color=colour, label=one.name)
         else:
             place.plot(one.x, y, color=colour, linestyle=DASHES[dash], label=one.name)
-    if panel.series:
-        axes.legend(fontsize=6)
+    if panel.double:
+        beside.set_ylabel(panel.right)
+        beside.set_ylim(bottom=0)
+    return {
+        name: drawn
+        for one in (axes, beside)
+        for drawn, name in zip(*one.get_legend_handles_labels(), strict=True)
+    }

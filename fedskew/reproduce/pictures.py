@@ -64,18 +64,16 @@ def _bars(found: Material, options: Options) -> list[Panel]:
         if mine:
             x = [line.row.label or line.row.name for line in mine]
             spread = [0.0 if math.isnan(line.ours.std) else line.ours.std for line in mine if line.ours]
+            spread = spread if any(spread) else []
             y = [line.ours.mean for line in mine if line.ours]
             series.append(Series(_name(column), x, y, "bar", spread))
-    label = found.recipe.scores[options["score"]].label
-    return [Panel("", "", label, tuple(series))] if series else []
+    return [Panel("", "", _axis(found, options), tuple(series))] if series else []
 
 
 def _lines(found: Material, options: Options) -> list[Panel]:
     """A score along the rows of each group that has a place on the axis, or a number at the end of its name."""
     lines = compare.lines(found.recipe, found.entries, options["score"])
     known = [line for line in lines if line.ours is not None and not line.diverged]
-    score = found.recipe.scores[options["score"]]
-    label = f"{score.label}, %" if score.percent else score.label
     panels = []
     for group in dict.fromkeys(line.row.group for line in known):
         series = []
@@ -85,8 +83,13 @@ def _lines(found: Material, options: Options) -> list[Panel]:
             if len(mine) > 1 and None not in x:
                 series.append(Series(_name(column), x, [line.ours.mean for line in mine if line.ours]))
         if series:
-            panels.append(Panel(group, options.get("axis", "alpha"), label, tuple(series)))
+            panels.append(Panel(group, options.get("axis", "alpha"), _axis(found, options), tuple(series)))
     return panels
+
+
+def _axis(found: Material, options: Options) -> str:
+    score = found.recipe.scores[options["score"]]
+    return f"{score.label}, %" if score.percent else score.label
 
 
 def _place(row: Row) -> float | None:

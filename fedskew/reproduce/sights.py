@@ -10,18 +10,20 @@ from fedskew.reproduce.chart import Panel, Series
 from fedskew.reproduce.recipe import Recipe
 
 Record = dict[str, Any]
-FEW = 4  # panels side by side
+ACCURACY = "accuracy, %"
 
 
 def panels(kind: str, recipe: Recipe, details: dict[str, Record], options: Record) -> list[Panel]:
     """The panels of this kind for every cell that has what it needs."""
     out: list[Panel] = []
     for row in recipe.rows:
+        of_row: list[Panel] = []
         for column in recipe.columns:
             found = details.get(f"{row.name}.{column.name}")
-            if found is not None:
-                title = f"{row.label or row.name}, {column.label or column.name}"
-                out += KINDS[kind](title, found, options)
+            if found is not None and not (of_row and kind in DATA):
+                name, method = row.label or row.name, column.label or column.name
+                of_row += KINDS[kind](name if kind in DATA else f"{name}, {method}", found, options)
+        out += of_row
     return out
 
 
@@ -32,7 +34,9 @@ def _bubbles(title: str, found: Record, options: Record) -> list[Panel]:
         return []
     table = census["train"]
     largest = max(max(row) for row in table)
-    dots = [(k, c, count) for k, row in enumerate(table) for c, count in enumerate(row) if count]
+    # Class by class, since an axis of names has the order in which they come.
+    columns = enumerate(zip(*table, strict=True))
+    dots = [(k, c, count) for c, column in columns for k, count in enumerate(column) if count]
     sizes = [2 + 18 * math.sqrt(count / largest) for _, _, count in dots]
     names = [census["classes"][c] for _, c, _ in dots]
     return [
@@ -50,12 +54,11 @@ def _classes(title: str, found: Record, options: Record) -> list[Panel]:
     out = []
     for index, client in enumerate((found.get("clients") or [{"clients": []}])[-1]["clients"][:2]):
         names = found["census"]["classes"]
-        counts = Series("examples", names, found["census"]["train"][client], "bar", second=True)
-        lines = [
-            Series(f"round {record['round'] + 1}", names, record[f"{options['model']}.per_class"][index])
-            for record in found["clients"]
-        ]
-        out.append(Panel(f"{title}, client {client}", "class", "accuracy", (counts, *lines)))
+        series = [Series("examples", names, found["census"]["train"][client], "bar")]
+        for record in found["clients"]:
+            accuracy = _percent(record[f"{options['model']}.per_class"][index])
+            series.append(Series(f"round {record['round'] + 1}", names, accuracy, second=True))
+        out.append(Panel(f"{title}, client {client}", "class", "examples", tuple(series), right=ACCURACY))
     return out
 
 
@@ -67,8 +70,8 @@ def _before_after(title: str, found: Record, options: Record) -> list[Panel]:
         Panel(
             title,
             "class",
-            "accuracy",
-            tuple(Series(name, x, found[key], "bar") for name, key in kinds.items()),
+            ACCURACY,
+            tuple(Series(name, x, _percent(found[key]), "bar") for name, key in kinds.items()),
         )
     ]
 
@@ -78,8 +81,11 @@ def _local_classes(title: str, found: Record, options: Record) -> list[Panel]:
     out = []
     for number, (accuracy, counts) in enumerate(zip(found["clients"], found["counts"], strict=True)):
         x = list(range(len(counts)))
-        both = (Series("examples", x, counts, "bar", second=True), Series("accuracy", x, accuracy))
-        out.append(Panel(f"{title}, client {number}", "class", "accuracy", both))
+        both = (
+            Series("examples", x, counts, "bar"),
+            Series("accuracy", x, _percent(accuracy), second=True),
+        )
+        out.append(Panel(f"{title}, client {number}", "class", "examples", both, right=ACCURACY))
     return out
 
 
@@ -118,7 +124,12 @@ def _components(title: str, found: Record, options: Record) -> list[Panel]:
     if not values:
         return []
     return [
-        Panel(title, "class", "accuracy", (Series("component", list(range(len(values))), values, "bar"),))
+        Panel(
+            title,
+            "class",
+            ACCURACY,
+            (Series("component", list(range(len(values))), _percent(values), "bar"),),
+        )
     ]
 
 
@@ -162,6 +173,10 @@ def _two_clients(title: str, found: Record, options: Record) -> list[Panel]:
     return [Panel(title, "", "macro-F1", series)]
 
 
+def _percent(values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else 100 * value for value in values]
+
+
 def _shares(counts: Sequence[float]) -> list[float]:
     return [count / sum(counts) for count in counts]
 
@@ -179,3 +194,4 @@ KINDS: dict[str, Callable[[str, Record, Record], list[Panel]]] = {
     "client-f1": _client_f1,
     "two-clients": _two_clients,
 }
+DATA = ("bubbles", "client-map")  # the same for all methods of a row
