@@ -69,10 +69,23 @@ static void once() {
     std::free(memory);
 }
 
+template <class T>
+static void three_by_three() {
+    Int batch = between(1, 9), in = 16 * between(1, 3), out = 16 * between(1, 3), pad = between(0, 2);
+    Int height = between(3, 9), width = between(3, 9), rows = height + 2 * pad - 2, columns = width + 2 * pad - 2;
+    std::vector<T> x = numbers<T>(batch * height * width * in), weight = numbers<T>(out * in * 9);
+    std::vector<T> bias = numbers<T>(out), y(batch * rows * columns * out), dx(x.size()), d_weight(weight.size());
+    Winograd<T>(batch, height, width, in, out, pad).forward(x.data(), weight.data(), false, bias.data(), y.data());
+    Winograd<T>(batch, rows, columns, out, in, 2 - pad).forward(y.data(), weight.data(), true, nullptr, dx.data());
+    Winograd<T>(batch, height, width, in, out, pad).filter_gradient(x.data(), y.data(), d_weight.data());
+}
+
 int main(int, char** arguments) {
     for (int i = std::atoi(arguments[1]); i > 0; --i) {
         once<float>();
         once<double>();
+        three_by_three<float>();
+        three_by_three<double>();
     }
     std::puts("done");
 }

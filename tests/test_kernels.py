@@ -20,11 +20,12 @@ from fedskew import models
 from fedskew.algorithm import Algorithm
 from fedskew.engines.serial import Serial
 from fedskew.kernels import Backend, build, using
-from fedskew.kernels.chain import chain_of
+from fedskew.kernels.chain import Link, chain_of
 from fedskew.kernels.descent import Rates, descend
 from fedskew.kernels.native import NativeRunner
 from fedskew.kernels.shortcut import Shortcut
-from fedskew.kernels.torch_ops import TorchRunner
+from fedskew.kernels.torch_ops import TorchRunner, channels_last
+from fedskew.kernels.winograd import winograd
 from fedskew.models.module import factory, from_module
 from fedskew.step import SGD
 from fedskew.tree import Tree, cast
@@ -48,13 +49,14 @@ def plain_networks(draw: st.DrawFn, norms: bool = False) -> tuple[nn.Sequential,
     channels, size = draw(st.integers(1, 9)), [draw(st.integers(1, 11)), draw(st.integers(1, 11))]
     shape = (channels, *size)
     for _ in range(draw(st.integers(0, 3))):
-        kernel = tuple(draw(st.integers(1, 5)) for _ in size)
-        padding = tuple(draw(st.integers(0, 2)) for _ in size)
+        many = norms and draw(st.booleans())  # channels, for which there are other kernels
+        kernel = (3, 3) if many else tuple(draw(st.integers(1, 5)) for _ in size)
+        padding = (1, 1) if many else tuple(draw(st.integers(0, 2)) for _ in size)
         wide = [s + 2 * p - k + 1 for s, p, k in zip(size, padding, kernel, strict=True)]
         if min(wide) < 1:
             continue
         pool = tuple(draw(st.integers(1, min(3, w))) for w in wide)
-        width = draw(st.integers(1, 20))
+        width = draw(st.sampled_from((16, 32)) if many else st.integers(1, 20))
         layers.append(nn.Conv2d(channels, width, kernel, padding=padding, bias=draw(st.booleans())))
         if norms and draw(st.booleans()):
             layers.append(nn.BatchNorm2d(width, momentum=draw(st.sampled_from((0.1, 0.5)))))
@@ -126,6 +128,50 @@ def test_native_kernels_are_right(
             for ours, theirs in zip(given_back, expected, strict=True):
                 assert ours is not None
                 assert near(ours, theirs, share)
+
+
+@compiled
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), batch=st.integers(1, 20), padding=st.integers(0, 2), biased=st.booleans())
+def test_convolutions_with_fewer_multiplications_are_right(
+    capability: str, data: st.DataObject, batch: int, padding: int, biased: bool
+) -> None:
+    inputs, outputs = (16 * data.draw(st.integers(1, 4)) for _ in range(2))
+    height, width = (data.draw(st.integers(max(1, 3 - 2 * padding), 9)) for _ in range(2))
+    link = Link("w", None, inputs, outputs, (3, 3), (padding, padding))
+    made = winograd(link)
+    assert made is not None
+    x = channels_last(torch.randn(batch, inputs, height, width, dtype=torch.float64)).requires_grad_()
+    weight = (torch.randn(outputs, inputs, 3, 3, dtype=torch.float64) / inputs**0.5).requires_grad_()
+    bias = torch.randn(outputs, dtype=torch.float64, requires_grad=True) if biased else None
+    y = torch.conv2d(x, weight, bias, padding=padding)
+    dy = torch.randn_like(y)
+    leaves = [x, weight, *([] if bias is None else [bias])]
+    wanted = [y, *torch.autograd.grad(y, leaves, dy)]
+    for dtype, share in ((torch.float64, 1e-13), (torch.float32, 1e-5)):
+        own = made._replace(capability=capability)
+        args = (x.detach().to(dtype), weight.detach().to(dtype))
+        found = own.forward(*args, None if bias is None else bias.detach().to(dtype))
+        slopes = own.backward(dy.to(dtype), *args, (True, True, biased))
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        for ours, theirs in zip((found, *slopes), wanted, strict=biased):
+            assert ours is not None
+            assert near(ours.double(), theirs, share)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        Link("w", None, 16, 16, (3, 3), (1, 2)),
+        Link("w", None, 16, 16, (3, 3), (3, 3)),
+        Link("w", None, 16, 16, (5, 5), (1, 1)),
+        Link("w", None, 16, 24, (3, 3), (1, 1)),
+        Link("w", None, 1, 16, (3, 3), (1, 1)),
+    ],
+)
+def test_other_convolutions_are_left_to_torch(link: Link) -> None:
+    assert winograd(link) is None
 
 
 @fast

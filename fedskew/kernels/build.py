@@ -16,6 +16,7 @@ import torch
 from fedskew.kernels.backend import Backend
 
 _SOURCE = Path(__file__).with_name("native.cpp")
+_INCLUDED = tuple(_SOURCE.with_name(name) for name in ("products.h", "winograd.h"))
 _COMMON = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC", "-shared")
 # What torch says the processor can do -> how the kernels are compiled; anything else runs everywhere.
 _FLAGS = {
@@ -94,7 +95,8 @@ def _compiler() -> str:
 
 def _key(compiler: str, flags: tuple[str, ...]) -> str:
     version = subprocess.run([compiler, "--version"], capture_output=True, check=False).stdout
-    parts = (_SOURCE.read_bytes(), compiler.encode(), version, " ".join(flags).encode())
+    sources = (path.read_bytes() for path in (_SOURCE, *_INCLUDED))
+    parts = (*sources, compiler.encode(), version, " ".join(flags).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from fedskew.kernels.backend import Backend, current
-from fedskew.kernels.build import UnavailableError
+from fedskew.kernels.build import prepare
 from fedskew.kernels.chain import Chain, chain_of
 from fedskew.kernels.native import NativeRunner
 from fedskew.kernels.torch_ops import Stats, TorchRunner
+from fedskew.kernels.winograd import winograd
 from fedskew.tree import Tree
 from fedskew.values import Out
 
@@ -147,12 +148,11 @@ def _plain(x: Tensor) -> bool:
 def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtype) -> _Passes | None:
     if chain.grids(tuple(shape)) is None or dtype not in (torch.float32, torch.float64):
         return None
-    if backend == "torch" or chain.norms:
+    if backend == "torch" or not prepare(backend):
         return _Passes(TorchRunner(chain, dtype))
-    try:
-        return _Passes(NativeRunner(chain, tuple(shape), dtype))
-    except UnavailableError:
-        return _Passes(TorchRunner(chain, dtype))
+    if chain.norms:
+        return _Passes(TorchRunner(chain, dtype, winograd))
+    return _Passes(NativeRunner(chain, tuple(shape), dtype))
 
 
 def _forward_only(

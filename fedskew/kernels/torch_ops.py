@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from fedskew.kernels.chain import Chain, Link, Norm
+from fedskew.kernels.chain import Chain, Link, Norm, Pair
 from fedskew.tree import Tree
 
 _aten = torch.ops.aten
@@ -40,11 +40,30 @@ class Memory(NamedTuple):
     trace: list[Trace]
 
 
-class TorchRunner:
-    """The chain for examples of one precision."""
+Needs = tuple[bool, bool, bool]  # gradients of input, weight and bias
+Slopes = tuple[Tensor | None, Tensor | None, Tensor | None]
 
-    def __init__(self, chain: Chain, dtype: torch.dtype) -> None:
+
+class Convolution(Protocol):
+    """A convolution of images with channels last."""
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor: ...
+
+    def backward(self, dy: Tensor, x: Tensor, weight: Tensor, needs: Needs) -> Slopes: ...
+
+
+class TorchRunner:
+    """The chain for examples of one precision; other convolutions may take the place of torch's."""
+
+    def __init__(
+        self, chain: Chain, dtype: torch.dtype, other: Callable[[Link], Convolution | None] = lambda _: None
+    ) -> None:
         self._links, self._tap, self._dtype = chain.links, chain.tap, dtype
+        self._convolutions = {
+            index: other(link) or TorchConvolution(link.padding)
+            for index, link in enumerate(chain.links)
+            if link.kernel
+        }
 
     def memory(self, batch: int) -> Memory:
         """Buffers for a batch of at most this size."""
@@ -61,7 +80,7 @@ class TorchRunner:
     ) -> tuple[Tensor, Tensor]:
         """(logits, features)."""
         memory.trace.clear()
-        value = _last(x) if self._links[0].kernel else x.flatten(1)
+        value = channels_last(x) if self._links[0].kernel else x.flatten(1)
         for index, link in enumerate(self._links):
             weight, bias = params[2 * index], params[2 * index + 1]
             assert weight is not None
@@ -75,7 +94,7 @@ class TorchRunner:
                     how = *_moving(link.norm, stats), stats.train, link.norm.momentum, link.norm.eps
                     wide, *moments = _aten.native_batch_norm(value, weight, bias, *how)
                 else:
-                    wide = _last(torch.conv2d(value, _last(weight), bias, padding=link.padding))
+                    wide = self._convolutions[index].forward(value, weight, bias)
                 made, chosen = _pooled(wide, link)
             if link.relu:
                 made.relu_()
@@ -117,9 +136,8 @@ class TorchRunner:
                     _unpooled(slope, trace, link), trace.taken, weight, *how, needs
                 )
             else:
-                down, *found = _convolution_backward(
-                    _unpooled(slope, trace, link), trace, weight, link, needs
-                )
+                slope = _unpooled(slope, trace, link)
+                down, *found = self._convolutions[index].backward(slope, trace.taken, weight, needs)
             grads[2 * index], grads[2 * index + 1] = found
             if down is not None:
                 slope = down
@@ -128,11 +146,29 @@ class TorchRunner:
         return grads
 
 
+class TorchConvolution(NamedTuple):
+    """Torch's own."""
+
+    padding: Pair
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution."""
+        return channels_last(torch.conv2d(x, channels_last(weight), bias, padding=self.padding))
+
+    def backward(self, dy: Tensor, x: Tensor, weight: Tensor, needs: Needs) -> Slopes:
+        """The gradients that are needed."""
+        sizes = [len(weight)], (1, 1), self.padding, (1, 1), False, (0, 0), 1
+        below, d_weight, d_bias = _aten.convolution_backward(dy, x, channels_last(weight), *sizes, needs)
+        # As torch stores weights, or the next ones would not be stored so either and miss the short way.
+        return below, None if d_weight is None else d_weight.contiguous(), d_bias
+
+
 def _moving(norm: Norm, stats: Stats) -> tuple[Tensor, Tensor]:
     return stats.buffers[norm.mean], stats.buffers[norm.variance]
 
 
-def _last(images: Tensor) -> Tensor:
+def channels_last(images: Tensor) -> Tensor:
+    """The images as [batch][height][width][channels] in memory."""
     return images.to(memory_format=torch.channels_last)
 
 
@@ -147,9 +183,7 @@ def _pooled(wide: Tensor, link: Link) -> tuple[Tensor, Tensor | None]:
     return made, chosen
 
 
-def _linear_backward(
-    dy: Tensor, x: Tensor, weight: Tensor, into: Tensor, needs: tuple[bool, bool, bool]
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _linear_backward(dy: Tensor, x: Tensor, weight: Tensor, into: Tensor, needs: Needs) -> Slopes:
     below, d_weight, d_bias = needs
     return (
         torch.mm(dy, weight, out=into) if below else None,
@@ -162,14 +196,5 @@ def _unpooled(slope: Tensor, trace: Trace, link: Link) -> Tensor:
     if trace.chosen is None:
         return slope
     shape = trace.wide, link.pool, link.pool, (0, 0), (1, 1), False, trace.chosen
-    found: Tensor = _aten.max_pool2d_with_indices_backward(_last(slope), *shape)
+    found: Tensor = _aten.max_pool2d_with_indices_backward(channels_last(slope), *shape)
     return found
-
-
-def _convolution_backward(
-    dy: Tensor, trace: Trace, weight: Tensor, link: Link, needs: tuple[bool, bool, bool]
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    sizes = [len(weight)], (1, 1), link.padding, (1, 1), False, (0, 0), 1
-    below, d_weight, d_bias = _aten.convolution_backward(dy, trace.taken, _last(weight), *sizes, needs)
-    # As torch stores weights, or the next ones would not be stored so either and miss the short way.
-    return below, None if d_weight is None else d_weight.contiguous(), d_bias

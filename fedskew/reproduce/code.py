@@ -55,8 +55,10 @@ def _hash(rooms: tuple[str, ...]) -> str:
 
 
 def _sources(room: str) -> Iterable[Path]:
-    file = _ROOT / f"{room}.py"
-    return [file] if file.is_file() else sorted([*(_ROOT / room).glob("*.py"), *(_ROOT / room).glob("*.cpp")])
+    file, folder = _ROOT / f"{room}.py", _ROOT / room
+    return (
+        [file] if file.is_file() else sorted(p for p in folder.iterdir() if p.suffix in (".py", ".cpp", ".h"))
+    )
 
 
 @cache
