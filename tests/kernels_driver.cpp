@@ -80,12 +80,27 @@ static void three_by_three() {
     Winograd<T>(batch, height, width, in, out, pad).filter_gradient(x.data(), y.data(), d_weight.data());
 }
 
+template <class T>
+static void norm() {
+    Norm<T> n{between(1, 9), between(3, 9), between(3, 9), 16 * between(1, 3), between(1, 3), between(1, 3), between(0, 1)};
+    Int values = n.pixels() * n.channels, left = n.pooled() * n.channels;
+    std::vector<T> x = numbers<T>(values), scale = numbers<T>(n.channels), mean(n.channels), variance(n.channels);
+    std::vector<T> y(left), kept(left), dy = numbers<T>(left), dx(values), plain(n.channels), weighted(n.channels);
+    std::vector<Number<T>> chosen(left);
+    n.moments(x.data(), mean.data(), variance.data());
+    n.forward(x.data(), scale.data(), mean.data(), y.data(), chosen.data(), kept.data());
+    n.sums(dy.data(), y.data(), kept.data(), mean.data(), plain.data(), weighted.data());
+    n.backward(dy.data(), y.data(), chosen.data(), x.data(), scale.data(), plain.data(), weighted.data(), dx.data());
+}
+
 int main(int, char** arguments) {
     for (int i = std::atoi(arguments[1]); i > 0; --i) {
         once<float>();
         once<double>();
         three_by_three<float>();
         three_by_three<double>();
+        norm<float>();
+        norm<double>();
     }
     std::puts("done");
 }

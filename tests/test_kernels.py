@@ -20,12 +20,13 @@ from fedskew import models
 from fedskew.algorithm import Algorithm
 from fedskew.engines.serial import Serial
 from fedskew.kernels import Backend, build, using
-from fedskew.kernels.chain import Link, chain_of
+from fedskew.kernels.chain import Link, Norm, chain_of
 from fedskew.kernels.descent import Rates, descend
 from fedskew.kernels.native import NativeRunner
-from fedskew.kernels.shortcut import Shortcut
-from fedskew.kernels.torch_ops import TorchRunner, channels_last
-from fedskew.kernels.winograd import winograd
+from fedskew.kernels.norm import FusedNorm
+from fedskew.kernels.shortcut import Shortcut, faster
+from fedskew.kernels.torch_ops import Stats, TorchRunner, Trace, channels_last
+from fedskew.kernels.winograd import Winograd
 from fedskew.models.module import factory, from_module
 from fedskew.step import SGD
 from fedskew.tree import Tree, cast
@@ -140,8 +141,7 @@ def test_convolutions_with_fewer_multiplications_are_right(
     inputs, outputs = (16 * data.draw(st.integers(1, 4)) for _ in range(2))
     height, width = (data.draw(st.integers(max(1, 3 - 2 * padding), 9)) for _ in range(2))
     link = Link("w", None, inputs, outputs, (3, 3), (padding, padding))
-    made = winograd(link)
-    assert made is not None
+    assert isinstance(faster(link), Winograd)
     x = channels_last(torch.randn(batch, inputs, height, width, dtype=torch.float64)).requires_grad_()
     weight = (torch.randn(outputs, inputs, 3, 3, dtype=torch.float64) / inputs**0.5).requires_grad_()
     bias = torch.randn(outputs, dtype=torch.float64, requires_grad=True) if biased else None
@@ -150,19 +150,68 @@ def test_convolutions_with_fewer_multiplications_are_right(
     leaves = [x, weight, *([] if bias is None else [bias])]
     wanted = [y, *torch.autograd.grad(y, leaves, dy)]
     for dtype, share in ((torch.float64, 1e-13), (torch.float32, 1e-5)):
-        own = made._replace(capability=capability)
+        own = Winograd(link, capability)
         args = (x.detach().to(dtype), weight.detach().to(dtype))
-        found = own.forward(*args, None if bias is None else bias.detach().to(dtype))
-        slopes = own.backward(dy.to(dtype), *args, (True, True, biased))
+        found = own.convolved(*args, None if bias is None else bias.detach().to(dtype))
+        slopes = own.slopes(dy.to(dtype), *args, (True, True, biased))
         assert found.is_contiguous(memory_format=torch.channels_last)
         for ours, theirs in zip((found, *slopes), wanted, strict=biased):
             assert ours is not None
             assert near(ours.double(), theirs, share)
 
 
+MOVING = Norm("mean", "variance", "batches", 0.3, 1e-5)
+
+
+@compiled
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), batch=st.integers(2, 70), relu=st.booleans(), train=st.booleans())
+def test_batch_norm_with_what_follows_is_right(
+    capability: str, data: st.DataObject, batch: int, relu: bool, train: bool
+) -> None:
+    channels, pool = 16 * data.draw(st.integers(1, 3)), tuple(data.draw(st.integers(1, 3)) for _ in range(2))
+    height, width = (data.draw(st.integers(size, 8)) for size in pool)
+    link = Link("w", "b", channels, channels, pool=(pool[0], pool[1]), relu=relu, norm=MOVING)
+    assert isinstance(faster(link), FusedNorm)
+    x = channels_last(torch.randn(batch, channels, height, width, dtype=torch.float64) + 3).requires_grad_()
+    weight, bias = (torch.randn(channels, dtype=torch.float64).requires_grad_() for _ in range(2))
+    moved = [torch.randn(channels, dtype=torch.float64), torch.rand(channels, dtype=torch.float64) + 0.5]
+    before = [value.clone() for value in moved]
+    y = nn.functional.batch_norm(x, *moved, weight, bias, train, MOVING.momentum, MOVING.eps)
+    y = nn.functional.max_pool2d(y, pool)
+    y = y.relu() if relu else y
+    dy = torch.randn_like(y)
+    wanted = [y, *torch.autograd.grad(y, [x, weight, bias], dy), *moved]
+    for dtype, share in ((torch.float64, 1e-11), (torch.float32, 1e-4)):
+        own = FusedNorm(link, MOVING, capability)
+        stats = Stats(
+            dict(zip(("mean", "variance"), (v.to(dtype).clone() for v in before), strict=True)), train
+        )
+        taken, scale, shift = (value.detach().to(dtype) for value in (x, weight, bias))
+        made, kept = own.forward(taken, scale, shift, stats)
+        slopes = own.backward(dy.to(dtype), Trace(taken, made, kept), scale, stats, (True, True, True))
+        for ours, theirs in zip((made, *slopes, *stats.buffers.values()), wanted, strict=True):
+            assert ours is not None
+            assert near(ours.double(), theirs, share)
+
+
+@compiled
+def test_moments_of_numbers_far_from_zero() -> None:
+    link = Link("w", "b", 16, 16, norm=MOVING)
+    x = channels_last(1000 + torch.randn(400, 16, 9, 9))
+    _, (mean, inverse, *_) = FusedNorm(link, MOVING).forward(
+        x, torch.ones(16), torch.zeros(16), Stats({"mean": torch.zeros(16), "variance": torch.ones(16)}, True)
+    )
+    wanted = x.double().var((0, 2, 3), unbiased=False)
+    assert near(inverse.double() ** -2 - MOVING.eps, wanted, 1e-5)
+    assert near(mean.double(), x.double().mean((0, 2, 3)), 1e-7)
+
+
 @pytest.mark.parametrize(
     "link",
     [
+        Link("w", "b", 24, 24, norm=MOVING),
         Link("w", None, 16, 16, (3, 3), (1, 2)),
         Link("w", None, 16, 16, (3, 3), (3, 3)),
         Link("w", None, 16, 16, (5, 5), (1, 1)),
@@ -170,8 +219,8 @@ def test_convolutions_with_fewer_multiplications_are_right(
         Link("w", None, 1, 16, (3, 3), (1, 1)),
     ],
 )
-def test_other_convolutions_are_left_to_torch(link: Link) -> None:
-    assert winograd(link) is None
+def test_other_links_are_left_to_torch(link: Link) -> None:
+    assert faster(link) is None
 
 
 @fast

@@ -10,6 +10,7 @@
 // 3. After pooling and ReLU most gradients of a convolution are zero. The others are put into lists, by output
 //    channel (for the filters) and by pixel (for the image), and only these are worked on.
 
+#include "norm.h"
 #include "products.h"
 #include "winograd.h"
 
@@ -539,6 +540,9 @@ extern "C" Int multiply_add_float32(Int rounds, float* out) {
     return rounds * SUMS * lanes<float> * 2;
 }
 
+#define NORM_SIZES Int batch, Int height, Int width, Int channels, Int pool_height, Int pool_width, Int relu
+#define NORM(T) Norm<T>{batch, height, width, channels, pool_height, pool_width, relu}
+
 // `descend` takes weights, gradients, momenta (or null), new weights and new momenta, one list after the other.
 #define EXPORT(T, name)                                                                                             \
     extern "C" Int arena_##name(const Layer* layers, Int count, Int batch) {                                        \
@@ -565,6 +569,21 @@ extern "C" Int multiply_add_float32(Int rounds, float* out) {
     extern "C" void filter_gradient_##name(Int batch, Int height, Int width, Int in, Int out, Int pad, const T* x,   \
                                            const T* dy, T* d_weight) {                                              \
         Winograd<T>(batch, height, width, in, out, pad).filter_gradient(x, dy, d_weight);                           \
+    }                                                                                                               \
+    extern "C" void norm_moments_##name(NORM_SIZES, const T* x, T* mean, T* variance) {                             \
+        NORM(T).moments(x, mean, variance);                                                                         \
+    }                                                                                                               \
+    extern "C" void norm_forward_##name(NORM_SIZES, const T* x, const T* scale, const T* shift, T* y,                \
+                                        Number<T>* chosen, T* kept) {                                               \
+        NORM(T).forward(x, scale, shift, y, chosen, kept);                                                          \
+    }                                                                                                               \
+    extern "C" void norm_sums_##name(NORM_SIZES, const T* dy, const T* y, const T* kept, const T* mean, T* plain,    \
+                                     T* weighted) {                                                                 \
+        NORM(T).sums(dy, y, kept, mean, plain, weighted);                                                           \
+    }                                                                                                               \
+    extern "C" void norm_backward_##name(NORM_SIZES, const T* dy, const T* y, const Number<T>* chosen, const T* x,   \
+                                         const T* scale, const T* level, const T* tilt, T* dx) {                    \
+        NORM(T).backward(dy, y, chosen, x, scale, level, tilt, dx);                                                 \
     }
 
 EXPORT(float, float32)

@@ -10,14 +10,16 @@ from torch import Tensor, nn
 
 from fedskew.kernels.backend import Backend, current
 from fedskew.kernels.build import prepare
-from fedskew.kernels.chain import Chain, chain_of
+from fedskew.kernels.chain import Chain, Link, chain_of
 from fedskew.kernels.native import NativeRunner
-from fedskew.kernels.torch_ops import Stats, TorchRunner
-from fedskew.kernels.winograd import winograd
+from fedskew.kernels.norm import FusedNorm
+from fedskew.kernels.torch_ops import Layer, Stats, TorchRunner
+from fedskew.kernels.winograd import Winograd
 from fedskew.tree import Tree
 from fedskew.values import Out
 
 _PIECE = 128  # examples run at once where nothing has to be remembered
+_WHOLE = 16  # channels in multiples of this are whole vectors on every processor
 
 
 class Memory(Protocol):
@@ -149,10 +151,16 @@ def _passes(chain: Chain, backend: Backend, shape: torch.Size, dtype: torch.dtyp
     if chain.grids(tuple(shape)) is None or dtype not in (torch.float32, torch.float64):
         return None
     if backend == "torch" or not prepare(backend):
-        return _Passes(TorchRunner(chain, dtype))
-    if chain.norms:
-        return _Passes(TorchRunner(chain, dtype, winograd))
-    return _Passes(NativeRunner(chain, tuple(shape), dtype))
+        return _Passes(TorchRunner(chain))
+    return _Passes(TorchRunner(chain, faster) if chain.norms else NativeRunner(chain, tuple(shape), dtype))
+
+
+def faster(link: Link) -> Layer | None:
+    """What runs a link better than torch does, if there is anything."""
+    if link.norm and link.outputs % _WHOLE == 0:
+        return FusedNorm(link, link.norm)
+    small = link.kernel == (3, 3) and link.padding in ((0, 0), (1, 1), (2, 2))
+    return Winograd(link) if small and link.inputs % _WHOLE == link.outputs % _WHOLE == 0 else None
 
 
 def _forward_only(

@@ -1,27 +1,22 @@
-"""Chains on torch's own operations: images with channels last, buffers kept, no bookkeeping of autograd."""
+"""Chains on torch's own operations: images with channels last, no bookkeeping of autograd."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from fedskew.kernels.chain import Chain, Link, Norm, Pair
+from fedskew.kernels.chain import Chain, Link, Norm
 from fedskew.tree import Tree
 
 _aten = torch.ops.aten
 
-
-class Trace(NamedTuple):
-    """What the backward pass of a link needs."""
-
-    taken: Tensor  # what entered it
-    made: Tensor  # what left it
-    wide: Tensor  # a convolution before its pooling
-    chosen: Tensor | None  # which inputs pooling took
-    moments: tuple[Tensor, ...] = ()  # mean and inverse deviation that batch-norm took from the batch
+Kept = tuple[Tensor, ...]  # what a backward pass needs besides what went in and came out
+Needs = tuple[bool, bool, bool]  # gradients of input, weight and bias
+Slopes = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 class Stats(NamedTuple):
@@ -31,74 +26,54 @@ class Stats(NamedTuple):
     train: bool
 
 
+class Trace(NamedTuple):
+    """What the backward pass of a link needs."""
+
+    taken: Tensor  # what entered it
+    made: Tensor  # what left it
+    kept: Kept
+
+
 class Memory(NamedTuple):
-    """One pass's buffers: what each linear link makes, the gradient of what it takes, and the trace."""
+    """One pass's traces, for a batch of any size."""
 
     capacity: int
-    outputs: dict[int, Tensor]
-    gradients: dict[int, Tensor]
     trace: list[Trace]
 
 
-Needs = tuple[bool, bool, bool]  # gradients of input, weight and bias
-Slopes = tuple[Tensor | None, Tensor | None, Tensor | None]
+class Layer(Protocol):
+    """A link at work; images have their channels last."""
 
+    def forward(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, stats: Stats
+    ) -> tuple[Tensor, Kept]: ...
 
-class Convolution(Protocol):
-    """A convolution of images with channels last."""
-
-    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor: ...
-
-    def backward(self, dy: Tensor, x: Tensor, weight: Tensor, needs: Needs) -> Slopes: ...
+    def backward(self, dy: Tensor, trace: Trace, weight: Tensor, stats: Stats, needs: Needs) -> Slopes: ...
 
 
 class TorchRunner:
-    """The chain for examples of one precision; other convolutions may take the place of torch's."""
+    """The chain, layer by layer; others may take the place of torch's own."""
 
-    def __init__(
-        self, chain: Chain, dtype: torch.dtype, other: Callable[[Link], Convolution | None] = lambda _: None
-    ) -> None:
-        self._links, self._tap, self._dtype = chain.links, chain.tap, dtype
-        self._convolutions = {
-            index: other(link) or TorchConvolution(link.padding)
-            for index, link in enumerate(chain.links)
-            if link.kernel
-        }
+    def __init__(self, chain: Chain, other: Callable[[Link], Layer | None] = lambda _: None) -> None:
+        self._images, self._tap = chain.links[0].kernel is not None, chain.tap
+        self._layers = [other(link) or _layer(link) for link in chain.links]
 
     def memory(self, batch: int) -> Memory:
-        """Buffers for a batch of at most this size."""
-        linear = {i: link for i, link in enumerate(self._links) if link.linear}
-
-        def rows(width: int) -> Tensor:
-            return torch.empty(batch, width, dtype=self._dtype)
-
-        outputs = {i: rows(link.outputs) for i, link in linear.items()}
-        return Memory(batch, outputs, {i: rows(link.inputs) for i, link in linear.items()}, [])
+        """Room for the traces of a pass."""
+        return Memory(batch, [])
 
     def forward(
         self, memory: Memory, x: Tensor, params: Sequence[Tensor | None], stats: Stats
     ) -> tuple[Tensor, Tensor]:
         """(logits, features)."""
         memory.trace.clear()
-        value = channels_last(x) if self._links[0].kernel else x.flatten(1)
-        for index, link in enumerate(self._links):
+        value = channels_last(x) if self._images else x.flatten(1)
+        for index, layer in enumerate(self._layers):
             weight, bias = params[2 * index], params[2 * index + 1]
             assert weight is not None
-            moments: tuple[Tensor, ...] = ()
-            if link.linear:
-                value = value.flatten(1)
-                made = _linear(value, weight, bias, memory.outputs[index][: len(x)])
-                wide, chosen = made, None
-            else:
-                if link.norm:
-                    how = *_moving(link.norm, stats), stats.train, link.norm.momentum, link.norm.eps
-                    wide, *moments = _aten.native_batch_norm(value, weight, bias, *how)
-                else:
-                    wide = self._convolutions[index].forward(value, weight, bias)
-                made, chosen = _pooled(wide, link)
-            if link.relu:
-                made.relu_()
-            memory.trace.append(Trace(value, made, wide, chosen, tuple(moments)))
+            value = value.flatten(1) if weight.ndim == 2 else value
+            made, kept = layer.forward(value, weight, bias, stats)
+            memory.trace.append(Trace(value, made, kept))
             value = made
         return value.clone(), memory.trace[self._tap].taken.clone()
 
@@ -116,29 +91,15 @@ class TorchRunner:
         grads: list[Tensor | None] = [None] * len(params)
         lowest = min(i for i, want in enumerate(wanted) if want) // 2
         slope = torch.zeros_like(memory.trace[-1].made) if d_logits is None else d_logits
-        for index in range(len(self._links) - 1, lowest - 1, -1):
-            link, trace, weight = self._links[index], memory.trace[index], params[2 * index]
+        for index in range(len(self._layers) - 1, lowest - 1, -1):
+            trace, weight = memory.trace[index], params[2 * index]
             assert weight is not None
-            needs = (
-                index > lowest,
-                wanted[2 * index],
-                params[2 * index + 1] is not None and wanted[2 * index + 1],
-            )
+            bias = params[2 * index + 1] is not None and wanted[2 * index + 1]
+            needs = index > lowest, wanted[2 * index], bias
             slope = slope.reshape(trace.made.shape)
-            if link.relu:
-                slope = _aten.threshold_backward(slope, trace.made, 0)
-            if link.linear:
-                into = memory.gradients[index][: len(x)]
-                down, *found = _linear_backward(slope, trace.taken, weight, into, needs)
-            elif link.norm:
-                how = *_moving(link.norm, stats), *trace.moments, stats.train, link.norm.eps
-                down, *found = _aten.native_batch_norm_backward(
-                    _unpooled(slope, trace, link), trace.taken, weight, *how, needs
-                )
-            else:
-                slope = _unpooled(slope, trace, link)
-                down, *found = self._convolutions[index].backward(slope, trace.taken, weight, needs)
-            grads[2 * index], grads[2 * index + 1] = found
+            down, *grads[2 * index : 2 * index + 2] = self._layers[index].backward(
+                slope, trace, weight, stats, needs
+            )
             if down is not None:
                 slope = down
                 if index == self._tap and d_features is not None:
@@ -146,25 +107,86 @@ class TorchRunner:
         return grads
 
 
-class TorchConvolution(NamedTuple):
-    """Torch's own."""
+@dataclass(frozen=True)
+class TorchLinear:
+    """A linear layer with its ReLU."""
 
-    padding: Pair
+    link: Link
 
-    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The convolution."""
-        return channels_last(torch.conv2d(x, channels_last(weight), bias, padding=self.padding))
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None, stats: Stats) -> tuple[Tensor, Kept]:
+        """What leaves it."""
+        made = torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+        return _rectified(made, self.link), ()
 
-    def backward(self, dy: Tensor, x: Tensor, weight: Tensor, needs: Needs) -> Slopes:
+    def backward(self, dy: Tensor, trace: Trace, weight: Tensor, stats: Stats, needs: Needs) -> Slopes:
         """The gradients that are needed."""
-        sizes = [len(weight)], (1, 1), self.padding, (1, 1), False, (0, 0), 1
+        dy = _stopped(dy, trace.made, self.link)
+        return (
+            torch.mm(dy, weight) if needs[0] else None,
+            torch.mm(dy.t(), trace.taken) if needs[1] else None,
+            dy.sum(0) if needs[2] else None,
+        )
+
+
+@dataclass(frozen=True)
+class TorchConvolution:
+    """A convolution with its pooling and ReLU."""
+
+    link: Link
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None, stats: Stats) -> tuple[Tensor, Kept]:
+        """What leaves it, and what pooling had and chose."""
+        wide = self.convolved(x, weight, bias)
+        made, chosen = _pooled(wide, self.link)
+        return _rectified(made, self.link), (wide, *chosen)
+
+    def backward(self, dy: Tensor, trace: Trace, weight: Tensor, stats: Stats, needs: Needs) -> Slopes:
+        """The gradients that are needed."""
+        dy = _unpooled(_stopped(dy, trace.made, self.link), *trace.kept, link=self.link)
+        return self.slopes(dy, trace.taken, weight, needs)
+
+    def convolved(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution alone."""
+        return channels_last(torch.conv2d(x, channels_last(weight), bias, padding=self.link.padding))
+
+    def slopes(self, dy: Tensor, x: Tensor, weight: Tensor, needs: Needs) -> Slopes:
+        """The gradients of the convolution alone."""
+        sizes = [len(weight)], (1, 1), self.link.padding, (1, 1), False, (0, 0), 1
         below, d_weight, d_bias = _aten.convolution_backward(dy, x, channels_last(weight), *sizes, needs)
         # As torch stores weights, or the next ones would not be stored so either and miss the short way.
         return below, None if d_weight is None else d_weight.contiguous(), d_bias
 
 
-def _moving(norm: Norm, stats: Stats) -> tuple[Tensor, Tensor]:
-    return stats.buffers[norm.mean], stats.buffers[norm.variance]
+@dataclass(frozen=True)
+class TorchNorm:
+    """Batch-norm with its pooling and ReLU."""
+
+    link: Link
+    norm: Norm
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None, stats: Stats) -> tuple[Tensor, Kept]:
+        """What leaves it, the moments of the batch, and what pooling had and chose."""
+        how = *self._moving(stats), stats.train, self.norm.momentum, self.norm.eps
+        wide, mean, inverse = _aten.native_batch_norm(x, weight, bias, *how)
+        made, chosen = _pooled(wide, self.link)
+        return _rectified(made, self.link), (mean, inverse, wide, *chosen)
+
+    def backward(self, dy: Tensor, trace: Trace, weight: Tensor, stats: Stats, needs: Needs) -> Slopes:
+        """The gradients that are needed."""
+        mean, inverse, *pooling = trace.kept
+        dy = _unpooled(_stopped(dy, trace.made, self.link), *pooling, link=self.link)
+        how = *self._moving(stats), mean, inverse, stats.train, self.norm.eps
+        below, d_weight, d_bias = _aten.native_batch_norm_backward(dy, trace.taken, weight, *how, needs)
+        return below, d_weight, d_bias
+
+    def _moving(self, stats: Stats) -> tuple[Tensor, Tensor]:
+        return stats.buffers[self.norm.mean], stats.buffers[self.norm.variance]
+
+
+def _layer(link: Link) -> Layer:
+    if link.norm:
+        return TorchNorm(link, link.norm)
+    return TorchConvolution(link) if link.kernel else TorchLinear(link)
 
 
 def channels_last(images: Tensor) -> Tensor:
@@ -172,29 +194,28 @@ def channels_last(images: Tensor) -> Tensor:
     return images.to(memory_format=torch.channels_last)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+def _rectified(made: Tensor, link: Link) -> Tensor:
+    return made.relu_() if link.relu else made
 
 
-def _pooled(wide: Tensor, link: Link) -> tuple[Tensor, Tensor | None]:
+def _stopped(dy: Tensor, made: Tensor, link: Link) -> Tensor:
+    if not link.relu:
+        return dy
+    found: Tensor = _aten.threshold_backward(dy, made, 0)
+    return found
+
+
+def _pooled(wide: Tensor, link: Link) -> tuple[Tensor, Kept]:
+    """What is left, and which inputs pooling took if there is any."""
     if link.pool == (1, 1):
-        return wide, None
+        return wide, ()
     made, chosen = _aten.max_pool2d_with_indices(wide, link.pool, link.pool)
-    return made, chosen
+    return made, (chosen,)
 
 
-def _linear_backward(dy: Tensor, x: Tensor, weight: Tensor, into: Tensor, needs: Needs) -> Slopes:
-    below, d_weight, d_bias = needs
-    return (
-        torch.mm(dy, weight, out=into) if below else None,
-        torch.mm(dy.t(), x) if d_weight else None,
-        dy.sum(0) if d_bias else None,
-    )
-
-
-def _unpooled(slope: Tensor, trace: Trace, link: Link) -> Tensor:
-    if trace.chosen is None:
-        return slope
-    shape = trace.wide, link.pool, link.pool, (0, 0), (1, 1), False, trace.chosen
-    found: Tensor = _aten.max_pool2d_with_indices_backward(channels_last(slope), *shape)
+def _unpooled(dy: Tensor, wide: Tensor, *chosen: Tensor, link: Link) -> Tensor:
+    if not chosen:
+        return dy
+    shape = wide, link.pool, link.pool, (0, 0), (1, 1), False, *chosen
+    found: Tensor = _aten.max_pool2d_with_indices_backward(channels_last(dy), *shape)
     return found
