@@ -37,6 +37,7 @@ CONTENDERS = {
     "W2": ("fedskew", "loop", "loop, channels last", "pfl", "flwr", "fedjax"),
     "W3": ("fedskew", "loop"),
     "W4": ("fedskew", "loop", "loop, channels last"),
+    "W5": ("fedskew", "loop", "loop, channels last"),
 }
 NAMES = {"flwr": "flwr + Ray", "pfl": "pfl, 2 processes", "loop": "PyTorch loop, 2 processes"}
 
@@ -99,9 +100,9 @@ def run(contender: str, venvs: Path, given: Setting, work: Workload, data: Datas
 def test_loss(work: Workload, data: Dataset, weights: list[np.ndarray]) -> float:
     """Cross-entropy of a network with these weights, the same computation for every contender."""
     model = models.model(work.model, None, work.shape)(10)
-    params = dict(zip(model.names, map(torch.from_numpy, weights), strict=True))
+    named = zip(model.init(0), map(torch.from_numpy, map(np.asarray, weights)), strict=True)
     with torch.no_grad():
-        logits = model.forward(params, data.x[data.test], False).logits
+        logits = model.forward(dict(named), data.x[data.test], False).logits
     return float(torch.nn.functional.cross_entropy(logits, data.y[data.test]))
 
 

@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
         seconds.append(time.perf_counter() - start)
     machine.close()
     passes = [setting.passes(drawn) for drawn in setting.participants]
-    report(folder, seconds, passes, [value.numpy() for value in server["shared"].values()])
+    report(folder, seconds, passes, [server["shared"][name].numpy() for name in bound.initial])
 
 
 if __name__ == "__main__":

@@ -100,6 +100,13 @@ WORKLOADS: dict[str, Workload] = {
         shape=(3, 32, 32),
         samples=50_000,
     ),
+    "W5": Workload(
+        "Fashion-MNIST, 20 clients x 3,000, FedLC's three convolutions 3x3 of 128 with batch-norm, batch 128, "
+        "1 epoch, 4 a round",
+        *("fedlc-cnn-28", IID(clients=20), 0.2, Training(epochs=1, batch=128), _PLAIN),
+        passes=12_000,
+        flops=220e6,
+    ),
 }
 
 

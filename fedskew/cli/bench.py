@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def bench(
-    workloads: Annotated[list[str] | None, typer.Argument(help="W1 W2 W3 W4; default: all.")] = None,
+    workloads: Annotated[list[str] | None, typer.Argument(help="W1 to W5; default: all.")] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds timed, after one more.")] = 3,
     method: Annotated[str, typer.Option("--method", help="A preset, or several joined by '+'.")] = "fedavg",
     engine: Annotated[str, typer.Option("--engine", help="auto, serial, vectorised, pool or ray.")] = "auto",
