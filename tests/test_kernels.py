@@ -197,6 +197,17 @@ def test_batch_norm_with_what_follows_is_right(
 
 
 @compiled
+@pytest.mark.parametrize("place", range(4))
+def test_no_number_survives_batch_norm_and_pooling(place: int) -> None:
+    link = Link("w", "b", 16, 16, pool=(2, 2), relu=True, norm=MOVING)
+    x = torch.ones(1, 16, 2, 2).index_fill(3, torch.tensor(place % 2), 2.0)
+    x[..., place // 2, place % 2] = torch.nan
+    stats = Stats({"mean": torch.zeros(16), "variance": torch.ones(16)}, False)
+    made, _ = FusedNorm(link, MOVING).forward(channels_last(x), torch.ones(16), torch.zeros(16), stats)
+    assert made.isnan().all()
+
+
+@compiled
 def test_moments_of_numbers_far_from_zero() -> None:
     link = Link("w", "b", 16, 16, norm=MOVING)
     x = channels_last(1000 + torch.randn(400, 16, 9, 9))

@@ -58,7 +58,7 @@ struct Norm {
                         for (Int p = 1; p < pool_height * pool_width; ++p) {
                             vec<T> value = load(first + (p / pool_width * width + p % pool_width) * channels + c);
                             vec<T> made = value * factor + start;
-                            mask<T> better = made > best;
+                            mask<T> better = (made > best) | (made != made);  // as torch: the first wins, nan always
                             best = better ? made : best, source = better ? value : source;
                             which = better ? mask<T>{} + Number<T>(p) : which;
                         }
