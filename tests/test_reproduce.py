@@ -4,8 +4,10 @@ import json
 import math
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -570,6 +572,30 @@ def test_the_list_of_recipes(call: Call) -> None:
     assert re.search(r"two\.fedavg +two, fedavg +3 +0 \+ 0 quick +2 +\? +\?", said)
     exit_code, said = call("recipes", "tiny.toml", "--measure")
     assert re.search(r"two\.fedavg +two, fedavg +3 +0 \+ 0 quick +2 +[\d.e-]+ +[\d.e-]+", said)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_schedulers_signal_ends_it_with_a_sentence(tmp_path: Path, workers: str) -> None:
+    recipe = tmp_path / "tiny.toml"
+    recipe.write_text(TINY.replace("rounds = 3", "rounds = 3000"), encoding="utf-8")
+    words = ["reproduce", "tiny.toml", "--cells", "*.fedavg", "--seeds", "0", "--workers", workers]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fedskew", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not any(
+        place.stat().st_size for place in tmp_path.glob("runs/reproduce/tiny/*/0/metrics.jsonl")
+    ):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "The same command goes on." in out
+    assert err == ""
 
 
 # Studies and figures

@@ -13,6 +13,7 @@ import typer
 from fedskew.cli.main import app
 from fedskew.cli.run import seeds_of
 from fedskew.cli.screen import Progress, console, table
+from fedskew.cli.training import terminated_is_interrupted
 from fedskew.errors import DivergedError, FedskewError
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _perform(recipe: Recipe, jobs: Sequence[Job], room: Room, seeds: Sequence[in
                 keep(recipe, room.out, room.results, seeds)
 
         try:
-            perform.perform(jobs, room.workers, room.deadline, tell)
+            with terminated_is_interrupted():
+                perform.perform(jobs, room.workers, room.deadline, tell)
         except KeyboardInterrupt:
             console.print("\nInterrupted; every finished round is saved. The same command goes on.")
             raise typer.Exit(130) from None

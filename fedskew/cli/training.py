@@ -37,7 +37,7 @@ def finish(
     with trackers or Trackers(()) as trackers:
         try:
             with (
-                _terminated_is_interrupted(),
+                terminated_is_interrupted(),
                 Progress("training", total, errors if as_json else console) as progress,
             ):
                 seen = _Seen(progress, trackers, show_so_far=len(places) > 1)
@@ -57,7 +57,7 @@ def finish(
 
 
 @contextmanager
-def _terminated_is_interrupted() -> Iterator[None]:
+def terminated_is_interrupted() -> Iterator[None]:
     """A scheduler's SIGTERM ends training as Ctrl-C does: saved, with the command that continues it."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
