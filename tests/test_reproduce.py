@@ -632,6 +632,10 @@ def test_panels_go_on_in_the_next_row(tmp_path: Path) -> None:
     layout = plotly(many).to_dict()["layout"]
     titles = [axis["title"]["text"] for name, axis in layout.items() if name.startswith("yaxis")]
     assert sorted(titles) == ["y", "y", "y", "y", "z"]
+    heat = Panel("", "x", "y", heat=[[1.0, None], [2.0, 3.0]])
+    drawn = plotly(Chart("heat", (heat, heat))).to_dict()
+    assert {trace["coloraxis"] for trace in drawn["data"]} == {"coloraxis"}
+    pdf(Chart("heat", (heat, heat)), tmp_path / "heat.pdf")
     pdf(many, tmp_path / "four.pdf")
     assert (tmp_path / "four.pdf").read_bytes().startswith(b"%PDF")
 

@@ -117,6 +117,7 @@ def plotly(chart: Chart) -> Any:
             figure.update_yaxes(title_text=panel.right, **place, secondary_y=True, **beside)
     figure.update_annotations(font_size=13)
     figure.update_layout(title=chart.title, template="plotly_white", barmode="group")
+    figure.update_layout(coloraxis={"colorscale": "Viridis"})
     figure.update_layout(height=height + 190, margin={"t": 110, "b": 80, "l": 70})
     return figure
 
@@ -126,7 +127,7 @@ def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[A
 
     out: list[tuple[Any, bool]] = []
     if panel.heat:
-        out.append((go.Heatmap(z=panel.heat, colorscale="Viridis"), False))
+        out.append((go.Heatmap(z=panel.heat, coloraxis="coloraxis"), False))
     for one in panel.series:
         colour, dash = _look(one.name, names)
         common = {"name": one.name, "legendgroup": one.name, "showlegend": one.name not in shown}
@@ -165,6 +166,7 @@ def pdf(chart: Chart, path: Path) -> None:
     drawn: dict[str, Any] = {}
     for axes, panel in zip(places, chart.panels, strict=False):
         drawn |= _axes(axes, panel, chart.names)
+    _same_colours(figure)
     if drawn:
         figure.legend(drawn.values(), drawn.keys(), loc="outside right upper", fontsize=6)
     for empty in places[len(chart.panels) :]:
@@ -174,6 +176,16 @@ def pdf(chart: Chart, path: Path) -> None:
         figure.savefig(path)
     except OSError as error:
         raise DiskError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def _same_colours(figure: Any) -> None:
+    """One scale for all matrices of a figure."""
+    images = [image for axes in figure.axes for image in axes.images]
+    values = [value for image in images for value in image.get_array().compressed()]
+    for image in images:
+        image.set_clim(min(values), max(values))
+    if images:
+        figure.colorbar(images[0], ax=figure.axes)
 
 
 def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
