@@ -43,8 +43,8 @@ class OneVsAll(Network):
             return tree.stack([component(binary, seed, label) for label in range(classes)])
 
         def forward(params: Tree, x: Tensor, train: bool) -> Out:
-            rows = len(next(iter(params.values())))
-            outs = [binary.forward({n: v[row] for n, v in params.items()}, x, train) for row in range(rows)]
+            rows = zip(*(value.unbind() for value in params.values()), strict=True)
+            outs = [binary.forward(dict(zip(params, row, strict=True)), x, train) for row in rows]
             logits = torch.stack([self._answer(out.logits) for out in outs], -1)
             features = torch.stack([out.features for out in outs], 1)
             return Out(logits, features, tree.stack([out.buffers for out in outs]))
