@@ -136,6 +136,16 @@ class Evaluator:
         return metrics.confusion(metrics.predict(votes), truth, self.feed.federation.classes)
 
 
+def due(record: Record, timetable: Timetable, rounds: int, ensemble: bool) -> Record:
+    """What of a record a run of so many rounds would have made, whose last rounds may be others."""
+    number = record["round"]
+    clients = timetable.clients(number, rounds)
+    server = clients if ensemble else timetable.overall(number, rounds)
+    when = {"personal": clients, "before": clients, "update": clients, "global": server, "novel": server}
+    kept = {key: value for key, value in record.items() if when.get(key.split(".")[0], True)}
+    return kept if number + 1 == rounds else {n: v for n, v in kept.items() if n != "global.confusion"}
+
+
 def _global(cm: Tensor, last: bool) -> Record:
     out: Record = {
         "global.accuracy": float(metrics.accuracy(cm)),

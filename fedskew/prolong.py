@@ -6,9 +6,7 @@ from pathlib import Path
 
 from fedskew import build, runs
 from fedskew.config import Config, parse
-from fedskew.evaluate import Record
-from fedskew.experiment import Experiment
-from fedskew.method import Method
+from fedskew.evaluate import due
 from fedskew.store import diary, layout
 from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
@@ -39,9 +37,9 @@ def begin(shorter: Path, config: Config, seed: int, out: Path) -> Path:
         point, reader = old.load(), RunReader(shorter)
         if point is None:
             return place
-        plan = build.experiment(config)
+        plan, ensemble = build.experiment(config), build.method(config).overall == "ensemble"
         for record in reader.metrics():
-            new.log_metrics(_due(record, plan))
+            new.log_metrics(due(record, plan.timetable, plan.rounds, ensemble))
         new.log_clients(one for one in reader.clients() if plan.timetable.clients(one["round"], plan.rounds))
         for event in reader.events():
             if event["event"] not in _OF_THAT_PROCESS:
@@ -49,13 +47,3 @@ def begin(shorter: Path, config: Config, seed: int, out: Path) -> Path:
                 new.log_event(event["event"], detail)
         new.save(point.round, point.server, point.kept)
     return place
-
-
-def _due(record: Record, plan: Experiment) -> Record:
-    """The record without what the longer run would not have measured then: its last rounds are others."""
-    clients = plan.timetable.clients(record["round"], plan.rounds)
-    votes = isinstance(plan.method, Method) and plan.method.overall == "ensemble"
-    server = clients if votes else plan.timetable.overall(record["round"], plan.rounds)
-    due = {"personal": clients, "before": clients, "update": clients, "global": server, "novel": server}
-    kept = {key: value for key, value in record.items() if due.get(key.split(".")[0], True)}
-    return {key: value for key, value in kept.items() if key != "global.confusion"}
