@@ -170,6 +170,19 @@ def test_lists(words: tuple[str, ...], call: Run) -> None:
     assert len(out.splitlines()) > 10
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("show", "A run's folder"),
+        ("partition", "its [data] and [split] are used"),
+        ("reproduce", "needs fedskew[paper]"),
+    ],
+)
+def test_help_explains_arguments_and_keeps_brackets(command: str, words: str, call: Run) -> None:
+    _, out, _ = call(command, "--help")
+    assert words in " ".join(out.replace("│", " ").split())
+
+
 def test_a_diverging_run_says_so(call: Run) -> None:
     code, out, err = call("run", write(GOOD), *QUICK, "-s", "train.lr=1e30", "--workers", "1")
     assert code == 4

@@ -22,7 +22,7 @@ data = typer.Typer(
 app.add_typer(data, name="data")
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A dataset, or a configuration whose [data] names one.")
+    str, typer.Argument(metavar="NAME", help="A dataset, or a configuration whose \\[data] names one.")
 ]
 Dir = Annotated[Path | None, typer.Option("--dir", help="Where its files are; default $FEDSKEW_DATA.")]
 Override = Annotated[list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s train.lr=0.1")]
@@ -108,7 +108,7 @@ def path(name: Name, folder: Dir = None) -> None:
 def doctor(
     config: Annotated[Path, typer.Argument(help="A configuration; it is not run.")],
     set: Override = None,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the split.")] = 0,
 ) -> None:
     """Say before a run where a method can do nothing or is known to be unstable, and why."""
     from fedskew.config import load

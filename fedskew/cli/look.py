@@ -94,11 +94,11 @@ def show(place: Annotated[Path, typer.Argument(metavar="RUN", help="A run's fold
 
 @app.command()
 def partition(
-    config: Annotated[Path, typer.Argument(help="A configuration; its [data] and [split] are used.")],
+    config: Annotated[Path, typer.Argument(help="A configuration; its \\[data] and \\[split] are used.")],
     set: Annotated[
         list[str] | None, typer.Option("-s", "--set", help="Replace a setting: -s split.beta=0.1")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the split.")] = 0,
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write an HTML picture.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Also save the partition itself.")] = None,
 ) -> None:

@@ -12,7 +12,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    suggest_commands=False,  # click does that itself
     help="Federated learning when clients do not see the same classes.",
     epilog="Exit codes: 0 ok, 2 configuration, 3 data, 4 diverged, 5 disk, 6 locked, 130 interrupted.",
 )

@@ -43,7 +43,7 @@ Plan = Annotated[bool, typer.Option("--plan", help="Run nothing: say what is mis
 Show = Annotated[bool, typer.Option("--show", help="Run nothing: show what there is.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Also run again what other code has made.")]
 Figures = Annotated[Path | None, typer.Option("--figures", help="Also draw its figures into this folder.")]
-Pdf = Annotated[bool, typer.Option("--pdf", help="With --figures: also as PDF (needs fedskew[paper]).")]
+Pdf = Annotated[bool, typer.Option("--pdf", help="With --figures: also as PDF (needs fedskew\\[paper]).")]
 Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 Results = Annotated[Path, typer.Option("--results", help="The folder of results.")]
 RESULTS, RUNS = Path("results"), Path("runs")
