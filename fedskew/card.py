@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from html import escape
 
@@ -23,10 +24,16 @@ def text(taken: Taken) -> str:
     return "\n".join(line.rstrip() for piece in pieces for line in piece) + "\n"
 
 
+def _plain(name: str) -> str:
+    """A name as it reads, whatever signs of Markdown or HTML are in it."""
+    signs = re.sub(r"([\\`*_\[\]|])", r"\\\1", " ".join(name.split()))
+    return escape(signs, quote=False)
+
+
 def _head(taken: Taken) -> Iterator[str]:
     preset = taken.config.method.preset
     papers = [METHODS[name].paper for name in preset.split("+") if name in METHODS and METHODS[name].paper]
-    yield f"# {taken.config.name}: {escape(taken.who, quote=False)}"
+    yield f"# {taken.config.name}: {_plain(taken.who)}"
     yield ""
     yield f"Network `{taken.config.model.name}`, trained with `{preset}` on `{taken.config.data.name}` "
     yield f"for {taken.round + 1} of {taken.config.train.rounds} rounds by fedskew {__version__}."
@@ -40,14 +47,14 @@ def _inputs(taken: Taken) -> Iterator[str]:
     yield ""
     yield f"- Input: {taken.config.dtype} numbers of shape [N, {', '.join(map(str, taken.shape))}]."
     if taken.inputs:
-        yield f"  In this order: {', '.join(taken.inputs)}."
+        yield f"  In this order: {', '.join(map(_plain, taken.inputs))}."
     if taken.scale:
         yield "- TorchScript and ONNX take raw numbers and scale them; the weights in safetensors take "
         yield "  (x - mean) / std by channel, with mean and std from the file's metadata."
     else:
         yield f"- Inputs must look as fedskew's reader of `{taken.config.data.name}` gives them."
     yield f"- Output: a score for each of {len(taken.classes)} classes; the highest one is the answer. "
-    yield f"  In this order: {', '.join(taken.classes)}."
+    yield f"  In this order: {', '.join(map(_plain, taken.classes))}."
     yield ""
 
 
@@ -61,8 +68,10 @@ def _training(taken: Taken) -> Iterator[str]:
     yield f"- Classes per client: {min(found.distinct)} to {max(found.distinct)} of {len(taken.classes)}; "
     yield f"  mean Jensen-Shannon distance from the whole: {found.distance:.2f}."
     if taken.client is not None:
-        own = [f"{n} of {c}" for c, n in zip(taken.classes, taken.counts[taken.client], strict=True) if n]
-        yield f"- Client {escape(naming.label(taken.clients, taken.client), quote=False)} holds {', '.join(own)}."
+        own = [
+            f"{n} of {_plain(c)}" for c, n in zip(taken.classes, taken.counts[taken.client], strict=True) if n
+        ]
+        yield f"- Client {_plain(naming.label(taken.clients, taken.client))} holds {', '.join(own)}."
     yield ""
 
 
@@ -91,7 +100,7 @@ def _per_class(taken: Taken, result: Result) -> Iterator[str]:
     yield "|---|---|---|"
     holders = (np.array(taken.counts) > 0).sum(0)
     for name, held, value in zip(taken.classes, holders, last, strict=True):
-        yield f"| {name} | {held} | {_percent(math.nan if value is None else value)} |"
+        yield f"| {_plain(name)} | {held} | {_percent(math.nan if value is None else value)} |"
     yield ""
 
 
@@ -105,7 +114,7 @@ def _limits(taken: Taken) -> Iterator[str]:
     if taken.client is None:
         yield "- Classes held by few clients are the ones to distrust; see the table above."
     else:
-        missing = [c for c, n in zip(taken.classes, taken.counts[taken.client], strict=True) if not n]
+        missing = [_plain(c) for c, n in zip(taken.classes, taken.counts[taken.client], strict=True) if not n]
         yield "- It is made for one client. The numbers above are over all clients."
         if missing:
             yield f"- The client has never seen {', '.join(missing)}."

@@ -13,7 +13,7 @@ import pytest
 import torch
 from command import fedskew, works
 
-from fedskew import build, runs
+from fedskew import build, card, runs
 from fedskew.config import load
 from fedskew.data.registry import load as load_data
 from fedskew.errors import ConfigError, DataError
@@ -405,3 +405,11 @@ def test_kinds_of_files(trained: dict[str, Path], tmp_path: Path) -> None:
     for name, holds in (("x.npy", "no .npy"), ("x.npz", "no array x"), ("x.txt", "kind of input")):
         with pytest.raises(DataError, match=holds):
             inputs(tmp_path / name, taken)
+
+
+def test_names_in_the_card_are_read_as_they_are(hospital: Path) -> None:
+    taken = take(hospital)
+    names = ("a|b", "<i>flu</i> *new*\nline", *taken.classes[2:])
+    said = card.text(taken._replace(classes=names))
+    assert r"| a\|b | " in said
+    assert r"&lt;i&gt;flu&lt;/i&gt; \*new\* line" in said
