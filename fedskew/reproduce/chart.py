@@ -13,7 +13,8 @@ DASHES = {
     "dash": "--",
     "dot": ":",
 }  # by turn through the colours: plotly's and matplotlib's names
-COLOURS = ("#0072b2", "#d55e00", "#2e9e5b", "#5b1fa8", "#111111", "#99004d", "#3ba0c9", "#6b4a1b")
+_HUES = ("#0072b2", "#d55e00", "#2e9e5b", "#5b1fa8", "#111111", "#99004d", "#3ba0c9", "#6b4a1b")
+COLOURS = (*_HUES, "#7f7f7f", "#b8860b")
 
 
 class Series(NamedTuple):

@@ -150,8 +150,8 @@ def _proxies(found: Material, options: Options) -> list[Panel]:
                 lines = [
                     Series(metric.partition(".")[2].replace("_", " to "), *xy) for metric, xy in made if xy[0]
                 ]
-                if lines and cell.endswith(".relu"):
-                    panels.append(Panel(f"{row.label}: {what}", "epoch", what, tuple(lines)))
+                if lines:
+                    panels.append(Panel(f"{row.label}, {_name(column)}: {what}", "epoch", what, tuple(lines)))
     return panels
 
 

@@ -134,14 +134,16 @@ def _components(title: str, found: Record, options: Record) -> list[Panel]:
 
 
 def _plane(title: str, found: Record, options: Record) -> list[Panel]:
-    """Features of two dimensions, and arrows for proxies, ten times as long (MAP, Fig. 5)."""
+    """Features of two dimensions, and lines for proxies, the longest half as long as the features (MAP, Fig. 5)."""
     if "features" not in found:
         return []
+    longest, farthest = (max(math.hypot(*row) for row in found[what]) for what in ("proxies", "features"))
+    times = farthest / (2 * longest)
     arrows = tuple(
-        Series("proxy observed" if seen else "proxy missing", [0, 10 * row[0]], [0, 10 * row[1]])
+        Series("proxy observed" if seen else "proxy missing", [0, times * row[0]], [0, times * row[1]])
         for row, seen in zip(found["proxies"], found["observed"], strict=True)
     )
-    return [Panel(title, "", "", (*_clouds(found["features"], found["labels"]), *arrows))]
+    return [Panel(title, "feature 1", "feature 2", (*_clouds(found["features"], found["labels"]), *arrows))]
 
 
 def _client_map(title: str, found: Record, options: Record) -> list[Panel]:
