@@ -235,10 +235,15 @@ def test_a_row_against_another(tmp_path: Path) -> None:
     assert contrast.differences == pytest.approx((30.0,))
 
 
-@pytest.mark.parametrize(("word", "verdict"), [("above = 40.0", "confirmed"), ("below = 40.0", "refuted")])
-def test_a_number(tmp_path: Path, word: str, verdict: str) -> None:
-    one = f'{{ rows = ["two"], more = ["fedlc"], {word}, gain = 1.0 }}'
-    assert judged(tmp_path, one, entries({"two.fedlc": [0.5, 0.6, 0.7]})).verdict == verdict
+@pytest.mark.parametrize(
+    ("side", "verdict", "signs"), [("above", "confirmed", "+++"), ("below", "refuted", "---")]
+)
+def test_a_number(tmp_path: Path, side: str, verdict: str, signs: str) -> None:
+    one = f'{{ rows = ["two"], more = ["fedlc"], {side} = 40.0, gain = 1.0 }}'
+    found = judged(tmp_path, one, entries({"two.fedlc": [0.5, 0.6, 0.7]}))
+    assert found.verdict == verdict
+    assert compare.claimed(found.contrasts[0]) == f"{side} 40"
+    assert compare.words(found.contrasts[0]) == f"60.0 [35.2, 84.8] by seed {signs}"
 
 
 def test_another_score_on_the_other_side(tmp_path: Path) -> None:
@@ -303,6 +308,7 @@ def test_what_full_runs_lack_is_a_mark(tmp_path: Path) -> None:
 
 def test_lines_of_a_table(tmp_path: Path) -> None:
     found = entries({"two.fedavg": [0.4, 0.5, 0.6], "four.fedavg": [0.64], "four.fedlc": [0.5]})
+    found += entries({"two.fedavg": [0.1]}, "quick")
     lines = compare.lines(tiny(tmp_path), found, "accuracy")
     said = [(x.row.name, x.column.name, x.printed, x.found, x.difference, x.seeds) for x in lines]
     assert said == [

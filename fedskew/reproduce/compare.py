@@ -61,15 +61,15 @@ class Line(NamedTuple):
 
 
 def lines(recipe: Recipe, entries: Sequence[Entry], score: str) -> list[Line]:
-    """Every cell of a recipe under one score, row by row; a cell run in both scales has two lines."""
+    """Every cell of a recipe under one score, row by row: its full runs, or else its quick ones."""
     out = []
     for row in recipe.rows:
         for column in recipe.columns:
             if row.columns and column.name not in row.columns:
                 continue
             plain = Line(row, column, recipe.scores[score], row.published.get(score, {}).get(column.name))
-            both = [_with(plain, entries, scale) for scale in ("full", "quick")]
-            out += [line for line in both if line.ours is not None] or [plain]
+            full = _with(plain, entries, "full")
+            out.append(full if full.ours is not None else _with(plain, entries, "quick"))
     return out
 
 
@@ -84,17 +84,21 @@ def _with(plain: Line, entries: Sequence[Entry], scale: Scale) -> Line:
 
 
 def words(contrast: Contrast) -> str:
-    """What a comparison has found: the mean difference, its interval, and what was claimed."""
-    found, digits = contrast.found, contrast.digits
-    text = f"{found.mean:+.{digits}f}"
+    """What a comparison has found: the mean difference (or value), its interval, and in which seeds as claimed."""
+    found, bound = contrast.found, contrast.bound
+    form = f"{'' if bound else '+'}.{contrast.digits}f"
+    mean, *ends = (bound.value(x) if bound else x for x in (found.mean, found.low, found.high))
+    text = f"{mean:{form}}"
     if math.isfinite(found.low):
-        text += f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+        text += f" [{min(ends):{form}}, {max(ends):{form}}]"
     signs = "".join("+" if sign > 0 else "-" if sign < 0 else "0" for sign in found.signs)
     return f"{text} by seed {signs}"
 
 
 def claimed(contrast: Contrast) -> str:
     """What is claimed of a comparison."""
+    if contrast.bound:
+        return f"{contrast.bound.side} {contrast.bound.number:g}"
     if contrast.slack is not None:
         return f"at least -{contrast.slack:g}"
     return "above 0" if contrast.claimed is None else f"{contrast.claimed:+.{contrast.digits}f}"

@@ -25,6 +25,7 @@ seed. *Confirmed*: the claimed sign in every seed and at least half of the claim
 in every seed, or the 95 % interval of the mean difference stays below half of the claimed gain. *Undecided*: neither.
 A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
 verdict while comparisons or seeds (three) are missing. With fewer than six seeds nothing is called significant.
+*By seed* stands the sign of every seed's difference; where a number is claimed, + is its claimed side.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
 A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one: then models, data or rounds
 are hardly those of the paper, and the claim was tested elsewhere than it was made.

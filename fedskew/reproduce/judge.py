@@ -17,12 +17,28 @@ _SIGN = 1e-9  # a claim without a size: its sign is all that is claimed
 _SCALES: tuple[Scale, ...] = ("full", "quick")
 
 
+class Bound(NamedTuple):
+    """A number that something is claimed to be above or below."""
+
+    side: Literal["above", "below"]
+    number: float
+
+    def beyond(self, value: float) -> float:
+        """How far a value is on the claimed side."""
+        return value - self.number if self.side == "above" else self.number - value
+
+    def value(self, beyond: float) -> float:
+        """What is so far on the claimed side."""
+        return self.number + beyond if self.side == "above" else self.number - beyond
+
+
 class Contrast(NamedTuple):
     """One comparison in one row: what is claimed, and the differences found by seed."""
 
     label: str
     claimed: float | None  # None: the sign only
     slack: float | None
+    bound: Bound | None  # which the differences are counted from
     digits: int
     scale: Scale | None = None
     seeds: tuple[int, ...] = ()
@@ -135,7 +151,7 @@ class _Table:
         gain = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
         if gain is None and one.slack is None:
             gain = _total([(term.sign, self._published(term)) for term in terms], one)
-        plain = Contrast(self._label(terms, one), gain, one.slack, score.digits)
+        plain = Contrast(self._label(terms, one), gain, one.slack, _bound(one), score.digits)
         for scale in _SCALES:
             known: dict[int, float] = {}
             for seed in self.seeds:
@@ -163,8 +179,6 @@ class _Table:
         label += f" over {names[other[0].column]}" if other else ""
         for score in filter(None, (one.score, one.less_score)):
             label += f" ({self.recipe.scores[score].label})"
-        for word, number in (("above", one.above), ("below", one.below)):
-            label += "" if number is None else f" {word} {number:g}"
         if one.against:
             against = self.rows[one.against]
             label += f", against {against.label or against.name}"
@@ -185,6 +199,11 @@ def _total(terms: Sequence[tuple[float, float | None]], one: Comparison) -> floa
     if any(value is None for _, value in terms):
         return None
     total = math.fsum(sign * value for sign, value in terms if value is not None)
+    bound = _bound(one)
+    return bound.beyond(total) if bound else total
+
+
+def _bound(one: Comparison) -> Bound | None:
     if one.above is not None:
-        return total - one.above
-    return total if one.below is None else one.below - total
+        return Bound("above", one.above)
+    return None if one.below is None else Bound("below", one.below)
