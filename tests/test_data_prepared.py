@@ -152,12 +152,9 @@ def test_mapping_the_size_of_mnist_takes_no_time(tmp_path: Path) -> None:
         ("a", "b"),
     )
     assert prepared.store(tmp_path / "big.safetensors", "manifest", data)
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        mapped = prepared.restore(tmp_path / "big.safetensors", "manifest")
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.2
+    start = time.perf_counter()
+    mapped = prepared.restore(tmp_path / "big.safetensors", "manifest")
+    assert time.perf_counter() - start < 0.2
     assert mapped is not None
     assert same(mapped, data)
     assert prepared.restore(tmp_path / "big.safetensors", "another manifest") is None

@@ -53,15 +53,10 @@ def test_a_second_owner_is_refused_even_in_one_process(tmp_path: Path) -> None:
 def test_a_living_owner_is_named_at_once_and_left_alone(tmp_path: Path) -> None:
     process, _ = holder(tmp_path / "lock")
     before = (tmp_path / "lock").read_bytes(), (tmp_path / "lock").stat().st_ino
-    times = []
-    for _ in range(3):
-        began = time.monotonic()
-        with pytest.raises(
-            LockedError, match=f"{tmp_path}.*process {process.pid} on .*fedskew resume"
-        ) as caught:
-            Lock(tmp_path / "lock")
-        times.append(time.monotonic() - began)
-    assert min(times) < 0.4
+    began = time.monotonic()
+    with pytest.raises(LockedError, match=f"{tmp_path}.*process {process.pid} on .*fedskew resume") as caught:
+        Lock(tmp_path / "lock")
+    assert time.monotonic() - began < 0.4
     assert caught.value.exit_code == 6
     assert before == ((tmp_path / "lock").read_bytes(), (tmp_path / "lock").stat().st_ino)
     end(process)
