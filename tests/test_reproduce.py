@@ -17,10 +17,10 @@ from fedskew.cli import main
 from fedskew.errors import ConfigError, DataError
 from fedskew.reproduce import code, compare, cost, details, document, load, results
 from fedskew.reproduce.cells import cells, folder
-from fedskew.reproduce.chart import Chart, Panel, Series, pdf, plotly
+from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
 from fedskew.reproduce.judge import Judgement, judge
-from fedskew.reproduce.pictures import charts
+from fedskew.reproduce.pictures import Material, chart, charts
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import reducer
 from fedskew.reproduce.results import Entry
@@ -628,6 +628,41 @@ def test_figures_from_results(call: Call, tmp_path: Path) -> None:
     assert sum(map(sum, kept["census"]["train"])) == 1438
     assert len(list(Path("figures").glob("tiny-*.pdf"))) == 5
     assert Path("figures/tiny.html").stat().st_size > 1_000_000
+
+
+def test_a_figure_does_not_compare_full_with_quick_runs(tmp_path: Path) -> None:
+    recipe = tiny(tmp_path)
+    quick = entries(
+        {f"{row}.{name}": [0.3] for row in ("two", "four") for name in ("fedavg", "fedlc")}, "quick"
+    )
+    some = [*quick, *entries({"two.fedavg": [0.5], "two.fedlc": [0.6], "four.fedavg": [0.7]})]
+
+    def drawn(found: list[Entry]) -> dict[str, Chart]:
+        material = Material(recipe, found, [], {})
+        made = {picture.kind: chart(picture, material) for picture in recipe.pictures[1:3]}
+        return {kind: one for kind, one in made.items() if one is not None}
+
+    bars = drawn(some)["bars"].panels[0].series
+    assert [one.x for one in bars] == [["two", "four (quick)"]] * 2
+    assert [one.written for one in bars] == [["50.0", "30.0"], ["60.0", "30.0"]]
+    assert [panel.title for panel in drawn(some)["lines"].panels] == ["(quick)"]
+    assert [one.y for one in drawn(some)["lines"].panels[0].series] == [[30.0, 30.0]] * 2
+    all_full = drawn([*some, *entries({"four.fedlc": [0.8]})])
+    assert [one.y for one in all_full["lines"].panels[0].series] == [[50.0, 70.0], [60.0, 80.0]]
+
+
+def test_bars_stand_over_their_own_row() -> None:
+    from matplotlib.figure import Figure
+
+    first = Series("a", ["one", "two"], [1.0, 2.0], "bar", written=["1.0", "2.0"])
+    second = Series("b", ["two"], [3.0], "bar", written=["3.0"])
+    panel = Panel("", "", "y", (first, second))
+    axes = Figure().subplots()
+    _axes(axes, panel, ["a", "b"])
+    assert [round(bar.get_x() + bar.get_width() / 2, 6) for bar in axes.patches] == [-0.2, 0.8, 1.2]
+    assert [text.get_text() for text in axes.texts] == ["1.0", "2.0", "3.0"]
+    traces = plotly(Chart("bars", (panel,))).to_dict()["data"]
+    assert [trace["text"] for trace in traces] == [["1.0", "2.0"], ["3.0"]]
 
 
 def test_panels_go_on_in_the_next_row(tmp_path: Path) -> None:

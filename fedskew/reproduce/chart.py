@@ -18,7 +18,7 @@ COLOURS = (*_HUES, "#7f7f7f", "#b8860b")
 
 
 class Series(NamedTuple):
-    """Points under one name; `spread` are bars around them, `size` areas of bubbles."""
+    """Points under one name; `spread` are bars around them, `size` areas of bubbles, `written` stands over bars."""
 
     name: str
     x: Sequence[Any]
@@ -27,6 +27,7 @@ class Series(NamedTuple):
     spread: Sequence[float] = ()
     size: Sequence[float] = ()
     second: bool = False  # on the axis at the right
+    written: Sequence[str] = ()
 
 
 class Panel(NamedTuple):
@@ -43,6 +44,11 @@ class Panel(NamedTuple):
     def double(self) -> bool:
         """Whether some series need the axis at the right."""
         return any(one.second for one in self.series)
+
+    @property
+    def upright(self) -> bool:
+        """Whether what is written over bars needs less room."""
+        return sum(len(one.written) for one in self.series) > _LYING
 
 
 class Chart(NamedTuple):
@@ -64,6 +70,7 @@ class Chart(NamedTuple):
 
 
 _BESIDE = 3  # panels in a row
+_LYING = 12  # bars over which a number can lie
 _HEIGHT, _BETWEEN = 250, 100  # pixels of a panel and of what is written under and over it
 _WIDE = (
     '<div style="overflow-x:auto"><div style="min-width:{width}px">{figure}</div></div>'  # phones scroll it
@@ -117,7 +124,9 @@ def plotly(chart: Chart) -> Any:
             beside = {"showgrid": False, "rangemode": "tozero", "tickmode": "auto"}
             figure.update_yaxes(title_text=panel.right, **place, secondary_y=True, **beside)
     figure.update_annotations(font_size=13)
-    figure.update_layout(title=chart.title, template="plotly_white", barmode="group")
+    figure.update_layout(
+        title=chart.title, template="plotly_white", barmode="group", showlegend=len(names) > 1
+    )
     figure.update_layout(coloraxis={"colorscale": "Viridis"})
     figure.update_layout(height=height + 190, margin={"t": 110, "b": 80, "l": 70})
     return figure
@@ -131,11 +140,17 @@ def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[A
         out.append((go.Heatmap(z=panel.heat, coloraxis="coloraxis"), False))
     for one in panel.series:
         colour, dash = _look(one.name, names)
-        common = {"name": one.name, "legendgroup": one.name, "showlegend": one.name not in shown}
+        common: dict[str, Any] = {
+            "name": one.name,
+            "legendgroup": one.name,
+            "showlegend": one.name not in shown,
+        }
         common |= {"x": list(one.x), "y": list(one.y)}
         shown.add(one.name)
         around = {"type": "data", "array": list(one.spread)} if one.spread else None
         if one.kind == "bar":
+            common |= {"text": list(one.written) or None, "textangle": -90 * panel.upright}
+            common |= {"textposition": "outside", "cliponaxis": False}
             out.append((go.Bar(**common, marker={"color": colour}, error_y=around), one.second))
             continue
         marker = {"color": colour, **({"size": list(one.size)} if one.size else {})}
@@ -161,15 +176,15 @@ def pdf(chart: Chart, path: Path) -> None:
     from matplotlib.figure import Figure
 
     rows, columns = chart.grid
-    figure = Figure(figsize=(4.2 * columns, 3.4 * rows), layout="constrained")
+    figure = Figure(figsize=(max(6.4, 4.2 * columns), 3.4 * rows), layout="constrained")
     figure.suptitle(chart.title, fontsize=10)
     places = list(figure.subplots(rows, columns, squeeze=False).flat)
     drawn: dict[str, Any] = {}
     for axes, panel in zip(places, chart.panels, strict=False):
         drawn |= _axes(axes, panel, chart.names)
     _same_colours(figure)
-    if drawn:
-        figure.legend(drawn.values(), drawn.keys(), loc="outside right upper", fontsize=6)
+    if len(drawn) > 1:
+        figure.legend(drawn.values(), drawn.keys(), loc="outside right center", fontsize=7)
     for empty in places[len(chart.panels) :]:
         empty.remove()
     try:
@@ -191,21 +206,27 @@ def _same_colours(figure: Any) -> None:
 
 def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
     """Draws the panel; what stands for each series."""
-    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    axes.set_title(panel.title, fontsize=8)
+    axes.set(xlabel=panel.x, ylabel=panel.y)
     if panel.heat:
         axes.imshow([[float("nan") if v is None else v for v in row] for row in panel.heat])
-    bars = [one for one in panel.series if one.kind == "bar" and not one.second]
+    bars = [one for one in panel.series if one.kind == "bar"]
+    places = list(dict.fromkeys(value for one in bars for value in one.x))
     beside = axes.twinx() if panel.double else axes
     for one in panel.series:
         place = beside if one.second else axes
         colour, dash = _look(one.name, names)
         y = [float("nan") if value is None else value for value in one.y]
         if one.kind == "bar":
-            width = 0.8 / max(1, len(bars))
-            shift = (bars.index(one) if one in bars else 0) * width - 0.4 + width / 2
+            width = 0.8 / len(bars)
+            shift = bars.index(one) * width - 0.4 + width / 2
             spread = list(one.spread) or None
-            place.bar([i + shift for i in range(len(y))], y, width, color=colour, label=one.name, yerr=spread)
-            axes.set_xticks(range(len(y)), [str(value) for value in one.x], rotation=45, fontsize=7)
+            x = [places.index(value) + shift for value in one.x]
+            boxes = place.bar(x, y, width, color=colour, label=one.name, yerr=spread)
+            if one.written:
+                place.bar_label(boxes, one.written, fontsize=6, rotation=90 * panel.upright, padding=1)
+                place.margins(y=0.2 if panel.upright else 0.1)
+            axes.set_xticks(range(len(places)), [str(value) for value in places], rotation=45, fontsize=7)
         elif one.kind == "points":
             place.scatter(one.x, y, s=[v**2 for v in one.size] or 8, color=colour, label=one.name)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fedskew import stats
@@ -63,14 +63,30 @@ class Line(NamedTuple):
 def lines(recipe: Recipe, entries: Sequence[Entry], score: str) -> list[Line]:
     """Every cell of a recipe under one score, row by row: its full runs, or else its quick ones."""
     out = []
+    for plain in _plain(recipe, score):
+        full = _with(plain, entries, "full")
+        out.append(full if full.ours is not None else _with(plain, entries, "quick"))
+    return out
+
+
+def alike(recipe: Recipe, entries: Sequence[Entry], score: str, together: Callable[[Row], str]) -> list[Line]:
+    """What has been run, for a figure: rows that stand together are all full or all quick, whichever are more."""
+    found: dict[str, dict[Scale, list[Line]]] = {}
+    for plain in _plain(recipe, score):
+        by_scale = found.setdefault(together(plain.row), {"full": [], "quick": []})
+        for scale, known in by_scale.items():
+            line = _with(plain, entries, scale)
+            if line.ours is not None and not line.diverged:
+                known.append(line)
+    return [line for by_scale in found.values() for line in max(by_scale.values(), key=len)]
+
+
+def _plain(recipe: Recipe, score: str) -> Iterator[Line]:
     for row in recipe.rows:
         for column in recipe.columns:
-            if row.columns and column.name not in row.columns:
-                continue
-            plain = Line(row, column, recipe.scores[score], row.published.get(score, {}).get(column.name))
-            full = _with(plain, entries, "full")
-            out.append(full if full.ours is not None else _with(plain, entries, "quick"))
-    return out
+            if not row.columns or column.name in row.columns:
+                published = row.published.get(score, {}).get(column.name)
+                yield Line(row, column, recipe.scores[score], published)
 
 
 def _with(plain: Line, entries: Sequence[Entry], scale: Scale) -> Line:

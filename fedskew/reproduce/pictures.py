@@ -56,26 +56,25 @@ def chart(picture: Picture, found: Material) -> Chart | None:
 
 
 def _bars(found: Material, options: Options) -> list[Panel]:
-    lines = compare.lines(found.recipe, found.entries, options["score"])
-    known = [line for line in lines if line.ours is not None and not line.diverged]
+    known = compare.alike(found.recipe, found.entries, options["score"], lambda row: row.name)
     series = []
     for column in found.recipe.columns:
         mine = [line for line in known if line.column is column]
         if mine:
-            x = [line.row.label or line.row.name for line in mine]
+            x = [(line.row.label or line.row.name) + _quick(line) for line in mine]
             spread = [0.0 if math.isnan(line.ours.std) else line.ours.std for line in mine if line.ours]
             spread = spread if any(spread) else []
             y = [line.ours.mean for line in mine if line.ours]
-            series.append(Series(_name(column), x, y, "bar", spread))
+            written = [f"{value:.{line.score.digits}f}" for value, line in zip(y, mine, strict=True)]
+            series.append(Series(_name(column), x, y, "bar", spread, written=written))
     return [Panel("", "", _axis(found, options), tuple(series))] if series else []
 
 
 def _lines(found: Material, options: Options) -> list[Panel]:
     """A score along the rows of each group that has a place on the axis, or a number at the end of its name."""
-    lines = compare.lines(found.recipe, found.entries, options["score"])
-    known = [line for line in lines if line.ours is not None and not line.diverged]
+    known = compare.alike(found.recipe, found.entries, options["score"], lambda row: row.group)
     panels = []
-    for group in dict.fromkeys(line.row.group for line in known):
+    for group, scale in dict.fromkeys((line.row.group, _quick(line)) for line in known):
         series = []
         for column in found.recipe.columns:
             mine = [line for line in known if line.row.group == group and line.column is column]
@@ -83,13 +82,18 @@ def _lines(found: Material, options: Options) -> list[Panel]:
             if len(mine) > 1 and None not in x:
                 series.append(Series(_name(column), x, [line.ours.mean for line in mine if line.ours]))
         if series:
-            panels.append(Panel(group, options.get("axis", "alpha"), _axis(found, options), tuple(series)))
+            axes = options.get("axis", "alpha"), _axis(found, options)
+            panels.append(Panel((group + scale).strip(), *axes, tuple(series)))
     return panels
 
 
 def _axis(found: Material, options: Options) -> str:
     score = found.recipe.scores[options["score"]]
     return f"{score.label}, %" if score.percent else score.label
+
+
+def _quick(line: compare.Line) -> str:
+    return " (quick)" * (line.scale == "quick")
 
 
 def _place(row: Row) -> float | None:
@@ -105,7 +109,7 @@ def _scores(found: Material, options: Options) -> list[Panel]:
     """All scores of a sweep in one panel."""
     series = []
     for name, score in found.recipe.scores.items():
-        known = [line for line in compare.lines(found.recipe, found.entries, name) if line.ours is not None]
+        known = compare.alike(found.recipe, found.entries, name, lambda row: "")
         points = [(_place(line.row), line.ours.mean) for line in known if line.ours]
         if points:
             series.append(Series(score.label, [x for x, _ in points], [y for _, y in points]))

@@ -128,7 +128,7 @@ def _components(title: str, found: Record, options: Record) -> list[Panel]:
             title,
             "class",
             ACCURACY,
-            (Series("component", list(range(len(values))), _percent(values), "bar"),),
+            (Series("component", list(map(str, range(len(values)))), _percent(values), "bar"),),
         )
     ]
 
