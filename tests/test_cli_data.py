@@ -12,6 +12,7 @@ from pathlib import Path
 import data_makers as make
 import pytest
 from command import fedskew, on_a_terminal, works
+from rich.console import Console
 
 from fedskew import failures, parallel, runs
 from fedskew.cli import screen, training
@@ -261,6 +262,17 @@ def test_progress_that_is_faster_than_the_eye_is_not_drawn(monkeypatch: pytest.M
             progress.advance("a run")
     assert isinstance(shown.file, io.StringIO)
     assert shown.file.getvalue().count("rounds") <= 3
+
+
+def test_progress_of_rounds_that_are_not_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 110.0, 120.0])
+    monkeypatch.setattr(screen.time, "monotonic", lambda: next(clock))
+    shown = Console(file=io.StringIO(), width=120)
+    with screen.Progress("table", 3, shown, weight=12.0) as progress:
+        progress.advance("short", 1.0)
+        progress.advance("short", 1.0)
+    assert isinstance(shown.file, io.StringIO)
+    assert shown.file.getvalue() == "table  17 %  2/3 rounds  1:40 left  short\n"
 
 
 def test_compare_over_several_skews_has_a_table_for_each(here: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fedskew.cli import main
 from fedskew.errors import ConfigError, DataError
-from fedskew.reproduce import code, compare, cost, details, document, load, results
+from fedskew.reproduce import code, compare, cost, details, document, load, perform, results
 from fedskew.reproduce.cells import cells, folder
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
@@ -442,8 +442,13 @@ def test_runs_at_once(call: Call) -> None:
 
 def test_a_quick_run_is_the_beginning_of_the_full_one(call: Call) -> None:
     only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1", "--workers", "1")
+    (job,) = jobs([c for c in cells(load.load("tiny.toml")) if c.name == "two.fedlc"], [1], Path("runs"))
+    assert perform.rounds(job) == 3
     call(*only, "--scale", "quick")
+    assert perform.rounds(job) == 2
+    assert perform.Task(job, 5.0).seconds == 10
     call(*only)
+    assert perform.rounds(job) == 3, "one at its end is made again"
     events = RunReader(Path("runs/reproduce/tiny/two.fedlc/1")).events()
     assert [event["round"] for event in events if event["event"] == "resumed"] == [1]
     call(*only, "--out", "elsewhere", "--results", "there")

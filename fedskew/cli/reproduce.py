@@ -18,6 +18,7 @@ from fedskew.errors import DivergedError, FedskewError
 
 if TYPE_CHECKING:
     from fedskew.parallel import News
+    from fedskew.reproduce.perform import Task
     from fedskew.reproduce.recipe import Recipe
     from fedskew.reproduce.results import Entry
     from fedskew.reproduce.work import Job
@@ -136,32 +137,35 @@ def _work(
     count = room.workers or parallel.cores()
     hours = plan.seconds / 3600 / count
     console.print(
-        f"{recipe.name}: {len(plan.jobs)} runs are missing, about {hours:.1f} hours with {count} workers."
+        f"{recipe.name}: {len(plan.tasks)} runs are missing, about {hours:.1f} hours with {count} workers."
     )
     for error in {str(error) for _, error in plan.refused}:
         console.print(f"not here: {error}", markup=False)
-    if plan_only or not plan.jobs:
+    if plan_only or not plan.tasks:
         return []
     left = room.deadline - time.monotonic()
     return _perform(recipe, plan.until(left * count), room, seeds)
 
 
-def _perform(recipe: Recipe, jobs: Sequence[Job], room: Room, seeds: Sequence[int]) -> list[FedskewError]:
+def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[int]) -> list[FedskewError]:
     from fedskew.reproduce import perform, work
     from fedskew.reproduce.keep import keep
 
     failed: list[FedskewError] = []
+    jobs = [task.job for task in tasks]
     for job in jobs:
         if work.is_at_its_end(job):
             work.set_aside(job)
-    with Progress(recipe.name, perform.rounds(jobs)) as progress:
+    cost = {task.job.place: task.round for task in tasks}
+    total = sum(task.seconds for task in tasks)
+    with Progress(recipe.name, sum(map(perform.rounds, jobs)), weight=total) as progress:
 
         def tell(news: News) -> None:
             if news.error:
                 failed.append(news.error)
                 console.print(f"failed: {news.place}: {news.error}", markup=False)
                 return
-            progress.advance(f"{news.place.parent.name} seed {news.place.name}")
+            progress.advance(f"{news.place.parent.name} seed {news.place.name}", cost[news.place])
             if news.done == news.rounds:
                 keep(recipe, room.out, room.results, seeds)
 

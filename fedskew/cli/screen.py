@@ -38,10 +38,16 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "",
 
 
 class Progress:
-    """How far a set of jobs is: one live line on a terminal, a plain line every few seconds elsewhere."""
+    """How far a set of jobs is: one live line on a terminal, a plain line every few seconds elsewhere.
 
-    def __init__(self, title: str, total: int, screen: Console | None = None) -> None:
+    Where rounds are not alike, each has a weight in the share that is done, and `weight` is that of all.
+    """
+
+    def __init__(
+        self, title: str, total: int, screen: Console | None = None, weight: float | None = None
+    ) -> None:
         self.title, self.total, self.done = title, total, 0
+        self.weight, self.gone = total if weight is None else weight, 0.0
         self.screen = screen or console
         self.started = self.printed = time.monotonic()
         self.so_far: Table | None = None
@@ -55,12 +61,13 @@ class Progress:
             self.live.start()
         return self
 
-    def advance(self, note: str, by: int = 1) -> None:
-        """Counts `by` more rounds and shows the note."""
-        self.done += by
+    def advance(self, note: str, weight: float = 1.0) -> None:
+        """Counts one more round and shows the note."""
+        self.done += 1
+        self.gone += weight
         now = time.monotonic()
         wait = REDRAW if self.live else 5.0
-        if (now - self.printed > wait and self.done > by) or self.done == self.total:
+        if (now - self.printed > wait and self.done > 1) or self.done == self.total:
             self.printed = now
             self._show(self._line(now, note))
 
@@ -72,7 +79,7 @@ class Progress:
         self.live.update(Group(self.so_far, text) if self.so_far else text, refresh=True)
 
     def _line(self, now: float, note: str) -> str:
-        share = self.done / max(1, self.total)
+        share = self.gone / max(self.weight, 1e-9)
         left = (now - self.started) * (1 - share) / max(share, 1e-9)
         return (
             f"{self.title} {100 * share:3.0f} %  {self.done}/{self.total} rounds  {_clock(left)} left  {note}"

@@ -18,31 +18,43 @@ from fedskew.store.reader import RunReader
 Say = Callable[[str], None]
 
 
-class Plan(NamedTuple):
-    """The jobs to do with their seconds on one core, and those that cannot be done here."""
+class Task(NamedTuple):
+    """A job, and the seconds of one of its rounds on one core."""
 
-    jobs: tuple[tuple[Job, float], ...]
+    job: Job
+    round: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the rounds that are left."""
+        return self.round * rounds(self.job)
+
+
+class Plan(NamedTuple):
+    """What is to be done, and what cannot be done here."""
+
+    tasks: tuple[Task, ...]
     refused: tuple[tuple[Job, FedskewError], ...]
 
     @property
     def seconds(self) -> float:
         """All of them one after another."""
-        return sum(seconds for _, seconds in self.jobs)
+        return sum(task.seconds for task in self.tasks)
 
-    def until(self, budget: float) -> list[Job]:
-        """As many jobs as the seconds are good for, and one more for each that goes faster than thought."""
+    def until(self, budget: float) -> list[Task]:
+        """As many tasks as the seconds are good for, and one more for each that goes faster than thought."""
         out, used = [], 0.0
-        for job, seconds in self.jobs:
+        for task in self.tasks:
             if used > 1.2 * budget:
                 break
-            out.append(job)
-            used += seconds
+            out.append(task)
+            used += task.seconds
         return out
 
 
 def plan(jobs: Sequence[Job], say: Say) -> Plan:
     """Times one client of every kind of job; a dataset that is not there refuses its jobs."""
-    done: list[tuple[Job, float]] = []
+    tasks: list[Task] = []
     refused: list[tuple[Job, FedskewError]] = []
     errors: dict[str, FedskewError] = {}
     for job in jobs:
@@ -51,25 +63,24 @@ def plan(jobs: Sequence[Job], say: Say) -> Plan:
             if cost.known(job.cell) is None:
                 say(f"timing one client of {job.cell.recipe} {job.cell.name}")
             try:
-                done.append((job, cost.seconds(job.cell.config, cost.measured(job.cell))))
+                seconds = cost.seconds(job.cell.config, cost.measured(job.cell))
+                tasks.append(Task(job, seconds / job.cell.config.train.rounds))
                 continue
             except DataError as error:
                 errors[key] = error
         refused.append((job, errors[key]))
-    return Plan(tuple(done), tuple(refused))
+    return Plan(tuple(tasks), tuple(refused))
 
 
-def rounds(jobs: Sequence[Job]) -> int:
-    """How many rounds are left in all."""
-    return sum(job.cell.config.train.rounds if job.cell.study else _left(job) for job in jobs)
-
-
-def _left(job: Job) -> int:
-    rounds = job.cell.config.train.rounds
+def rounds(job: Job) -> int:
+    """How many rounds are left of a job; one that is at its end is made again."""
+    whole = job.cell.config.train.rounds
+    if job.cell.study or work.is_at_its_end(job):
+        return whole
     if layout.is_run(job.place):
         return runs.rounds_left(job.place)
     quick = work.quick_run(job)
-    return rounds if quick is None else rounds - len(RunReader(quick).metrics())
+    return whole if quick is None else whole - len(RunReader(quick).metrics())
 
 
 def perform(jobs: Sequence[Job], workers: int, deadline: float, tell: Callable[[News], None]) -> None:
