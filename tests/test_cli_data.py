@@ -256,23 +256,33 @@ def test_the_terminal_shows_one_line_and_the_table_so_far(
 
 def test_progress_that_is_faster_than_the_eye_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = on_a_terminal()
+    assert isinstance(shown.file, io.StringIO)
     monkeypatch.setattr(screen, "console", shown)
     with screen.Progress("training", 1000) as progress:
+        assert "0/1000 rounds" in shown.file.getvalue()
         for _ in range(500):
             progress.advance("a run")
-    assert isinstance(shown.file, io.StringIO)
     assert shown.file.getvalue().count("rounds") <= 3
 
 
 def test_progress_of_rounds_that_are_not_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([100.0, 110.0, 120.0])
+    assert _told([10, 20], monkeypatch) == ["table  17 %  2/3 rounds  1:40 left  short"]
+
+
+def test_a_long_first_round_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _told([60], monkeypatch) == ["table   8 %  1/3 rounds  11:00 left  short"]
+
+
+def _told(seconds: list[int], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is printed if a round of weight 1 out of 12 ends at each of these times."""
+    clock = iter([0, *seconds])
     monkeypatch.setattr(screen.time, "monotonic", lambda: next(clock))
     shown = Console(file=io.StringIO(), width=120)
     with screen.Progress("table", 3, shown, weight=12.0) as progress:
-        progress.advance("short", 1.0)
-        progress.advance("short", 1.0)
+        for _ in seconds:
+            progress.advance("short", 1.0)
     assert isinstance(shown.file, io.StringIO)
-    assert shown.file.getvalue() == "table  17 %  2/3 rounds  1:40 left  short\n"
+    return shown.file.getvalue().splitlines()
 
 
 def test_compare_over_several_skews_has_a_table_for_each(here: Path) -> None:

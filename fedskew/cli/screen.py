@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 REDRAW = 0.2  # seconds between two pictures on a terminal
+LONG = 30.0  # seconds of a first round that tell what the others take, although it also warms up
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -59,6 +60,7 @@ class Progress:
     def __enter__(self) -> Progress:
         if self.live:
             self.live.start()
+            self._show(f"{self.title}   0 %  0/{self.total} rounds")
         return self
 
     def advance(self, note: str, weight: float = 1.0) -> None:
@@ -67,7 +69,8 @@ class Progress:
         self.gone += weight
         now = time.monotonic()
         wait = REDRAW if self.live else 5.0
-        if (now - self.printed > wait and self.done > 1) or self.done == self.total:
+        telling = self.done > 1 or now - self.started > LONG
+        if (telling and now - self.printed > wait) or self.done == self.total:
             self.printed = now
             self._show(self._line(now, note))
 
