@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from fedskew.cli import main
 from fedskew.errors import ConfigError, DataError
-from fedskew.reproduce import code, compare, cost, details, document, load, perform, results
+from fedskew.reproduce import code, compare, cost, details, document, load, meetings, perform, results
 from fedskew.reproduce.cells import cells, folder
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
@@ -166,6 +167,35 @@ def test_a_run_without_values_has_no_number(name: str) -> None:
 def test_unknown_reducer() -> None:
     with pytest.raises(ConfigError, match="mean10"):
         reducer("mean_10")
+
+
+# Where the global model errs
+
+
+def test_errors_between_classes_that_meet_in_few_clients_and_in_many() -> None:
+    counts = [[5, 5, 0], [1, 9, 0], [0, 4, 4]]  # 0 and 1 meet twice, 1 and 2 once, 0 and 2 never
+    confusion = [[10, 1, 2], [3, 10, 4], [5, 6, 9]]
+    blank, found = meetings.add([{"round": 0}, {"round": 1, "global.confusion": confusion}], counts)
+    assert blank == {"round": 0}
+    assert found[meetings.OFTEN] == pytest.approx((1 + 3) / 50)
+    assert found[meetings.RARE] == pytest.approx((2 + 4 + 5 + 6) / 50)
+
+
+def test_a_recipe_can_ask_where_the_model_errs(call: Call) -> None:
+    score = '[scores.start]\nlabel = "rare"\nmetric = "errors.rare"\nreduce = "last"'
+    text = re.sub(r"\[scores\.start\](\n.+)+", score, TINY)
+    Path("tiny.toml").write_text(text, encoding="utf-8")
+    call("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1")
+    (kept,) = results.read("tiny", Path("results"))
+    reader = RunReader(Path("runs/reproduce/tiny/two.fedavg/0"))
+    held = [{c for c, n in enumerate(row) if n} for row in json.loads(reader.file("census.json"))["train"]]
+    taken = reader.metrics()[-1]["global.confusion"]
+    pairs = [(a, b) for a in range(10) for b in range(10) if a != b]
+    met = {pair: sum(set(pair) <= classes for classes in held) for pair in pairs}
+    rare = [pair for pair in pairs if met[pair] <= statistics.median(met.values())]
+    share = sum(taken[a][b] for a, b in rare) / sum(map(sum, taken))
+    assert kept.values["errors.rare.last"] == pytest.approx(share, abs=1e-4)
+    assert 0 < share < 1 - kept.values["global.accuracy.last"] + 1e-4
 
 
 # Claims

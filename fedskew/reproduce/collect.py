@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from fedskew.errors import DataError
-from fedskew.reproduce import results
+from fedskew.naming import CENSUS
+from fedskew.reproduce import meetings, results
 from fedskew.reproduce.cells import Cell
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import reducer
@@ -68,11 +69,19 @@ def entry(recipe: Recipe, cell: Cell, seed: int, place: Path) -> Entry | None:
     found = outcome(place)
     if found.state not in ("done", "diverged"):
         return None
-    values = {} if found.state == "diverged" else _values(recipe, found.records)
+    values = {} if found.state == "diverged" else _values(recipe, _complete(recipe, found.records, place))
     return Entry(
         *(cell.name, cell.scale, seed, found.state, len(found.records)),
         *(cell.digest, found.code, found.seconds, values),
     )
+
+
+def _complete(recipe: Recipe, records: Sequence[Record], place: Path) -> Sequence[Record]:
+    """With what is made of a run's records and its census, where the recipe asks for it."""
+    wanted = {score.metric for score in recipe.scores.values()}
+    if not wanted & {meetings.RARE, meetings.OFTEN}:
+        return records
+    return meetings.add(records, json.loads(RunReader(place).file(CENSUS))["train"])
 
 
 def _values(recipe: Recipe, records: Sequence[Record]) -> dict[str, float]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from fedskew.config import parse
 from fedskew.errors import DataError, unknown
+from fedskew.naming import CENSUS
 from fedskew.reproduce import collect, results
 from fedskew.reproduce.cells import Cell
 from fedskew.reproduce.recipe import Recipe
 from fedskew.store.reader import RunReader
 
 Record = dict[str, Any]
-CENSUS = "census.json"
 
 
 def read(recipe: str, folder: Path) -> dict[str, Record]:
