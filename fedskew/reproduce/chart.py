@@ -18,7 +18,7 @@ COLOURS = (*_HUES, "#7f7f7f", "#b8860b")
 
 
 class Series(NamedTuple):
-    """Points under one name; `spread` are bars around them, `size` areas of bubbles, `written` stands over bars."""
+    """Points under one name; `spread` are bars around them, `size` areas of bubbles, `written` stands on bars."""
 
     name: str
     x: Sequence[Any]
@@ -47,7 +47,7 @@ class Panel(NamedTuple):
 
     @property
     def upright(self) -> bool:
-        """Whether what is written over bars needs less room."""
+        """Whether what is written on bars needs less room."""
         return sum(len(one.written) for one in self.series) > _LYING
 
 
@@ -70,7 +70,7 @@ class Chart(NamedTuple):
 
 
 _BESIDE = 3  # panels in a row
-_LYING = 12  # bars over which a number can lie
+_LYING = 12  # bars on which a number can lie
 _HEIGHT, _BETWEEN = 250, 100  # pixels of a panel and of what is written under and over it
 _WIDE = (
     '<div style="overflow-x:auto"><div style="min-width:{width}px">{figure}</div></div>'  # phones scroll it
@@ -150,7 +150,7 @@ def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[A
         around = {"type": "data", "array": list(one.spread)} if one.spread else None
         if one.kind == "bar":
             common |= {"text": list(one.written) or None, "textangle": -90 * panel.upright}
-            common |= {"textposition": "outside", "cliponaxis": False}
+            common |= {"textposition": "auto", "insidetextanchor": "middle"}  # clear of the spread
             out.append((go.Bar(**common, marker={"color": colour}, error_y=around), one.second))
             continue
         marker = {"color": colour, **({"size": list(one.size)} if one.size else {})}

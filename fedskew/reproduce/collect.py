@@ -78,7 +78,7 @@ def entry(recipe: Recipe, cell: Cell, seed: int, place: Path) -> Entry | None:
 
 def _complete(recipe: Recipe, records: Sequence[Record], place: Path) -> Sequence[Record]:
     """With what is made of a run's records and its census, where the recipe asks for it."""
-    wanted = {score.metric for score in recipe.scores.values()}
+    wanted = {*recipe.metrics, *(score.metric for score in recipe.scores.values())}
     if not wanted & {meetings.RARE, meetings.OFTEN}:
         return records
     return meetings.add(records, json.loads(RunReader(place).file(CENSUS))["train"])
