@@ -150,10 +150,9 @@ def _idle(algorithm: Algorithm, example: Sequence[int], labels: int) -> Client:
     counts = torch.zeros(algorithm.model.classes, dtype=torch.int64)
     counts[:labels] = 2
     plans = tuple(Plan(()) for _ in algorithm.phases(0))
-    owned = torch.ones(labels, dtype=torch.bool)
     x = torch.zeros(len(y), *example, dtype=algorithm.dtype)
     epoch = Plan((torch.arange(len(y)),))
-    return Client(x, y, counts, torch.arange(labels), owned, plans, torch.tensor(0), epoch)
+    return Client(x, y, counts, torch.arange(labels), None, plans, torch.tensor(0), epoch)
 
 
 def _misshapen(found: Mapping[str, Tensor], form: Form) -> str:

@@ -71,7 +71,7 @@ class Client(NamedTuple):
     y: Tensor
     counts: Tensor  # [C] training examples of each class
     classes: Tensor  # [L] the classes it holds, padded with repeats
-    owned: Tensor  # [L] False where `classes` is padding
+    owned: Tensor | None  # [L] False where `classes` is padding; None where nothing is
     plans: tuple[Plan, ...]  # one per phase
     id: Tensor  # the client's number
     epoch: Plan = Plan(())  # one pass over its data, in an order that is the same in every round

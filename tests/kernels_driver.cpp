@@ -20,10 +20,11 @@ static std::vector<T> numbers(Int count) {
 
 static std::vector<Layer> chain() {
     std::vector<Layer> out;
-    Int channels = between(1, 9), height = between(1, 12), width = between(1, 12);
+    Int channels = between(0, 1) ? between(1, 9) : 16, height = between(1, 12), width = between(1, 12);
     for (Int n = between(0, 3); n > 0; --n) {
-        Layer l{1, channels, height, width, between(1, 20), between(1, 5), between(1, 5), between(0, 2), between(0, 2),
-                between(1, 3), between(1, 3), between(0, 1)};
+        bool large = between(0, 1);
+        Layer l{1, channels, height, width, between(0, 1) ? between(1, 20) : 16, large ? 5 : between(1, 5),
+                large ? 5 : between(1, 5), between(0, 2), between(0, 2), between(1, 3), between(1, 3), between(0, 1)};
         height = (l.in_height + 2 * l.pad_height - l.kernel_height + 1) / l.pool_height;
         width = (l.in_width + 2 * l.pad_width - l.kernel_width + 1) / l.pool_width;
         if (height < 1 || width < 1) {

@@ -47,17 +47,19 @@ def network(*layers: nn.Module) -> Model:
 def plain_networks(draw: st.DrawFn, norms: bool = False) -> tuple[nn.Sequential, tuple[int, ...]]:
     """A chain of convolutions with and without pooling and ReLU, then linear layers; and the shape it takes."""
     layers: list[nn.Module] = []
-    channels, size = draw(st.integers(1, 9)), [draw(st.integers(1, 11)), draw(st.integers(1, 11))]
+    channels = draw(st.integers(1, 9) | st.sampled_from((16, 32)))
+    size = [draw(st.integers(1, 11)), draw(st.integers(1, 11))]
     shape = (channels, *size)
     for _ in range(draw(st.integers(0, 3))):
         many = norms and draw(st.booleans())  # channels, for which there are other kernels
-        kernel = (3, 3) if many else tuple(draw(st.integers(1, 5)) for _ in size)
+        any_size = st.tuples(st.integers(1, 5), st.integers(1, 5))
+        kernel = (3, 3) if many else draw(any_size | st.just((5, 5)))
         padding = (1, 1) if many else tuple(draw(st.integers(0, 2)) for _ in size)
         wide = [s + 2 * p - k + 1 for s, p, k in zip(size, padding, kernel, strict=True)]
         if min(wide) < 1:
             continue
         pool = tuple(draw(st.integers(1, min(3, w))) for w in wide)
-        width = draw(st.sampled_from((16, 32)) if many else st.integers(1, 20))
+        width = draw(st.sampled_from((16, 32)) if many else st.integers(1, 20) | st.just(16))
         layers.append(nn.Conv2d(channels, width, kernel, padding=padding, bias=draw(st.booleans())))
         if norms and draw(st.booleans()):
             layers.append(nn.BatchNorm2d(width, momentum=draw(st.sampled_from((0.1, 0.5)))))
@@ -129,6 +131,29 @@ def test_native_kernels_are_right(
             for ours, theirs in zip(given_back, expected, strict=True):
                 assert ours is not None
                 assert near(ours, theirs, share)
+
+
+@compiled
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("pool", [(2, 1), (2, 2), (2, 3)])
+@pytest.mark.parametrize("outputs", [5, 16, 40])
+def test_two_rows_at_once_of_five_by_five_are_right(
+    capability: str, dtype: torch.dtype, pool: tuple[int, int], outputs: int
+) -> None:
+    """Such convolutions take fewer multiplications where their columns are even, others the long way."""
+    for height, width, padding in ((6, 10, 0), (7, 9, 1), (14, 14, 2)):
+        module = nn.Sequential(nn.Conv2d(16, outputs, 5, padding=padding), nn.MaxPool2d(pool), nn.Flatten())
+        features = module(torch.zeros(1, 16, height, width)).shape[1]
+        module = nn.Sequential(*module, nn.Linear(features, 3)).double()
+        chain = chain_of(module, "3")
+        assert chain is not None
+        params = [dict(module.named_parameters())[name].detach() for name in chain.names if name]
+        x = torch.randn(3, 16, height, width, dtype=torch.float64)
+        runner = NativeRunner(chain, (16, height, width), dtype, capability)
+        _, found = runner.forward(runner.memory(3), x.to(dtype), [p.to(dtype) for p in params])
+        share = 1e-13 if dtype == torch.float64 else 3e-6
+        assert near(found.double(), module[:3](x), share)
 
 
 @compiled

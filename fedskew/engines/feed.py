@@ -89,14 +89,13 @@ class Feed:
     def _client(self, client: int, plans: tuple[Plan, ...]) -> Client:
         counts = self.federation.counts[client]
         classes = counts.nonzero()[:, 0]
-        owned = torch.ones_like(classes, dtype=torch.bool)
         epoch = _ragged(self._epoch(client))
         return Client(
             self.x,
             self.federation.data.y,
             counts,
             classes,
-            owned,
+            None,
             plans,
             torch.tensor(client),
             epoch,

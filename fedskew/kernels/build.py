@@ -16,7 +16,7 @@ import torch
 from fedskew.kernels.backend import Backend
 
 _SOURCE = Path(__file__).with_name("native.cpp")
-_INCLUDED = tuple(_SOURCE.with_name(name) for name in ("products.h", "winograd.h", "norm.h"))
+_INCLUDED = tuple(_SOURCE.with_name(name) for name in ("products.h", "points.h", "winograd.h", "norm.h"))
 _COMMON = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC", "-shared")
 # What torch says the processor can do -> how the kernels are compiled; anything else runs everywhere.
 _FLAGS = {

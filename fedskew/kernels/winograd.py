@@ -14,7 +14,7 @@ from fedskew.kernels.torch_ops import Needs, Slopes, TorchConvolution, channels_
 
 @dataclass(frozen=True)
 class Winograd(TorchConvolution):
-    """A convolution with less than half of the multiplications."""
+    """A convolution with a quarter of the multiplications, a few more at the edges."""
 
     capability: str | None = None  # of a processor other than this one
 

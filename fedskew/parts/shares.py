@@ -97,21 +97,22 @@ class OwnRows(Share):
         )
 
     def hold(self, new: Tree, old: Tree, data: Client) -> Tree:
+        if data.owned is None and (len(data.classes) > 1 or self.single_label != "skip"):
+            return new
         rows = self.trained(data)
         return tree.apply(lambda a, b: torch.where(_along(rows, a), a, b), new, old)
 
     def trained(self, data: Client) -> Tensor:
         """Which of the client's rows [L] are trained."""
-        if self.single_label == "skip":
-            return data.owned & (data.owned.sum() > 1)
-        return data.owned
+        owned = _owned(data)
+        return owned & (owned.sum() > 1) if self.single_label == "skip" else owned
 
     def bytes_down(self, shared: Tree, data: Client) -> int:
         total = len(next(iter(shared.values())))
         return (
             tree.nbytes(shared)
             if self.send == "all"
-            else tree.nbytes(shared) // total * int(data.owned.sum())
+            else tree.nbytes(shared) // total * int(_owned(data).sum())
         )
 
     def bytes_up(self, replies: Reply) -> int:
@@ -132,6 +133,10 @@ class OwnRows(Share):
                 f"OwnRows sends the components of a client's classes, and the network {method.network.name} "
                 "has none: use the network OneVsAll (FedOVA)."
             )
+
+
+def _owned(data: Client) -> Tensor:
+    return torch.ones_like(data.classes, dtype=torch.bool) if data.owned is None else data.owned
 
 
 def _along(rows: Tensor, value: Tensor) -> Tensor:
