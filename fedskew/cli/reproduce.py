@@ -181,7 +181,7 @@ def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[
 
 
 def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
-    from fedskew.reproduce import compare
+    from fedskew.reproduce import compare, contest
     from fedskew.reproduce.judge import judge
     from fedskew.reproduce.keep import keep
 
@@ -190,6 +190,8 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
         _table(recipe, entries, score)
     off = f"a ! an accuracy more than {compare.BAND:g} points from the published one"
     console.print(f"A * marks fewer than three seeds, {off}." if entries else "Nothing has been run yet.")
+    for ranking in contest.rankings(recipe, entries):
+        console.print(contest.sentence(recipe, ranking), markup=False)
     for one in judge(recipe, entries):
         marks = f" ({', '.join(one.marks)})" if one.marks else ""
         console.print(f"{one.claim.id} {one.words}{marks}: {one.claim.text}", markup=False)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedskew.reproduce import compare, load, results
+from fedskew.reproduce import compare, contest, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, judge
 from fedskew.reproduce.recipe import Recipe
@@ -90,6 +90,7 @@ def _recipe(recipe: Recipe, entries: Sequence[Entry], judged: Sequence[Judgement
         for score in recipe.scores:
             yield from _table(recipe, entries, score)
         yield from _provenance(entries)
+        yield from _contests(recipe, entries)
     for one in judged:
         yield from _judgement(one)
     yield ""
@@ -106,6 +107,13 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str
         names = f"{line.row.label or line.row.name} | {line.column.label or line.column.name}"
         numbers = f"{line.printed} | {line.found} | {line.difference} | {line.seeds} | {line.scale}"
         yield f"| {names} | {numbers} |"
+
+
+def _contests(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
+    for ranking in contest.rankings(recipe, entries):
+        yield f"\n{contest.sentence(recipe, ranking)}\n"
+        head, *lines = contest.table(recipe, ranking)
+        yield from (f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
 
 
 def _provenance(entries: Sequence[Entry]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from fedskew.errors import ConfigError, unknown
 from fedskew.reproduce.recipe import Recipe, Settings
 
-_INHERITED = ("paper", "tier", "seeds", "settings", "quick", "groups", "columns", "scores", "metrics")
 _JOINED = ("settings", "quick", "groups")  # tables of both are merged
+_INHERITED = (*_JOINED, "paper", "tier", "seeds", "columns", "scores", "metrics", "contests")
 _OWN = ("published", "tiers", "columns")  # of a row: belong to the recipe that says them
 
 

@@ -71,6 +71,7 @@ class Column(_Closed):
 
     name: Name
     label: str = ""
+    ours: bool = Field(False, description="a composition that no paper has published")
     tier: Tier | None = Field(None, description="at least this tier, whatever the row says")
     settings: Settings = {}
     on: dict[str, Settings] = Field({}, description="further settings by group")
@@ -118,6 +119,14 @@ class Claim(_Closed):
     compare: tuple[Comparison, ...]
 
 
+class Contest(_Closed):
+    """All columns ranked by their mean score over some rows."""
+
+    title: str
+    score: str
+    rows: tuple[str, ...] = ("*",)
+
+
 class Picture(_Closed):
     """A figure of the paper, to be drawn from the results."""
 
@@ -147,6 +156,7 @@ class Recipe(_Closed):
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     claims: tuple[Claim, ...] = ()
+    contests: tuple[Contest, ...] = ()
     pictures: tuple[Picture, ...] = ()
 
     def chosen(self, patterns: tuple[str, ...]) -> list[Row]:
@@ -169,15 +179,21 @@ class Recipe(_Closed):
             _known(f"group of column {column.name}", column.on, self.groups)
         for claim in self.claims:
             self._check(claim, columns)
+        for contest in self.contests:
+            _known(f"score of contest {contest.title}", [contest.score], self.scores)
+            self._match(f"contest {contest.title}", contest.rows)
         return self
+
+    def _match(self, what: str, patterns: tuple[str, ...]) -> None:
+        if not all(self.chosen((pattern,)) for pattern in patterns):
+            raise ValueError(f"{what}: no row matches one of {', '.join(patterns)}")
 
     def _check(self, claim: Claim, columns: list[str]) -> None:
         for one in claim.compare:
             _known(f"column of claim {claim.id}", [*one.more, *one.less], columns)
             named = [one.score or claim.score, *([one.less_score] if one.less_score else [])]
             _known(f"score of claim {claim.id}", named, self.scores)
-            if not all(self.chosen((pattern,)) for pattern in one.rows):
-                raise ValueError(f"claim {claim.id}: no row matches one of {', '.join(one.rows)}")
+            self._match(f"claim {claim.id}", one.rows)
             if one.against and one.against not in [row.name for row in self.rows]:
                 raise ValueError(f"claim {claim.id}: there is no row {one.against}")
             held = (*one.less, one.against, one.above, one.below)
