@@ -194,7 +194,7 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
         console.print(contest.sentence(recipe, ranking), markup=False)
     for one in judge(recipe, entries):
         marks = f" ({', '.join(one.marks)})" if one.marks else ""
-        console.print(f"{one.claim.id} {one.words}{marks}: {one.claim.text}", markup=False)
+        console.print(f"{one.claim.id} {one.words}{marks}: {one.claim.sentence}", markup=False)
         for contrast in one.tested:
             told = f"claimed {compare.claimed(contrast)}, found {compare.words(contrast)}"
             console.print(f"    {contrast.verdict}: {contrast.label}: {told}", markup=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from fedskew.reproduce import compare, contest, load, results
 from fedskew.reproduce.cells import cells
-from fedskew.reproduce.judge import Judgement, judge
+from fedskew.reproduce.judge import Judgement, Verdict, judge
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.results import Entry
 
@@ -42,10 +43,34 @@ def render(folder: Path) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def tested(folder: Path, page: str) -> str:
-    """The table of the claims that were tested, with links to the page."""
+def summary(folder: Path, page: str) -> str:
+    """Verdicts by paper, with links to the page, and the claims that are settled in words."""
     judged = _judged(_found(folder))
-    return "\n".join(_claims([(recipe, one) for recipe, one in judged if one.tested], page))
+    verdicts = get_args(Verdict)
+    lines = [f"| paper | {' | '.join(verdicts)} |", "|---" * (1 + len(verdicts)) + "|"]
+    for paper in dict.fromkeys(recipe.paper for recipe, _ in judged):
+        mine = [(recipe, one) for recipe, one in judged if recipe.paper == paper]
+        cells = [_links([pair for pair in mine if pair[1].verdict == word], page) for word in verdicts]
+        lines.append(f"| {paper} | {' | '.join(cells)} |")
+    settled = [(recipe, one) for recipe, one in judged if one.is_final and one.tested]
+    lines += ["", "Settled, with three seeds or more for every comparison:", ""]
+    return "\n".join(
+        lines + [f"- {_link(pair, page)} {_verdict(pair[1])}: {pair[1].claim.sentence}" for pair in settled]
+    )
+
+
+def _links(judged: Sequence[tuple[Recipe, Judgement]], page: str) -> str:
+    """The paper's own claims that were judged so, each with the first table that did."""
+    found: dict[tuple[str, bool], str] = {}
+    for recipe, one in judged:
+        if not one.claim.ours:
+            found.setdefault((one.claim.id, one.is_final), _link((recipe, one), page))
+    return ", ".join(found[key] for key in sorted(found)) or "-"
+
+
+def _link(judged: tuple[Recipe, Judgement], page: str) -> str:
+    recipe, one = judged
+    return f"[{one.claim.id}]({page}#{recipe.name})" + "*" * (bool(one.tested) and not one.is_final)
 
 
 def _found(folder: Path) -> dict[str, list[Entry]]:
@@ -67,12 +92,12 @@ def _current(recipe: Recipe, folder: Path) -> list[Entry]:
     return results.joined(results.read(recipe.name, folder), [], order)
 
 
-def _claims(judged: Sequence[tuple[Recipe, Judgement]], page: str = "") -> Iterator[str]:
+def _claims(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
     yield "| claim | paper | what it says | verdict |"
     yield "|---|---|---|---|"
     for recipe, one in sorted(judged, key=lambda pair: (pair[1].claim.id, pair[1].claim.other)):
-        where = f"[{recipe.where}]({page}#{recipe.name})"
-        yield f"| {one.claim.id} | {recipe.paper}, {where} | {one.claim.text} | {_verdict(one)} |"
+        where = f"[{recipe.where}](#{recipe.name})"
+        yield f"| {one.claim.id} | {recipe.paper}, {where} | {one.claim.sentence} | {_verdict(one)} |"
 
 
 def _verdict(one: Judgement) -> str:
@@ -125,7 +150,7 @@ def _provenance(entries: Sequence[Entry]) -> Iterator[str]:
 def _judgement(one: Judgement) -> Iterator[str]:
     if not one.tested:
         return
-    yield f"\n{one.claim.id}: {one.claim.text} {_verdict(one)}\n"
+    yield f"\n{one.claim.id}: {one.claim.sentence} {_verdict(one)}\n"
     yield "| comparison | claimed | found | verdict |"
     yield "|---|---|---|---|"
     for contrast in one.tested:

@@ -149,7 +149,7 @@ class _Table:
     def _contrast(self, terms: list[_Term], one: Comparison) -> Contrast:
         row, score = terms[0].row, self.recipe.scores[terms[0].score]
         gain = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
-        if gain is None and one.slack is None:
+        if gain is None and one.slack is None and _bound(one) is None:
             gain = _total([(term.sign, self._published(term)) for term in terms], one)
         plain = Contrast(self._label(terms, one), gain, one.slack, _bound(one), score.digits)
         for scale in _SCALES:

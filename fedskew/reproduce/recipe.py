@@ -115,8 +115,14 @@ class Claim(_Closed):
     id: str
     text: str
     score: str
+    ours: bool = Field(False, description="no paper claims it: it explains, or asks what a paper left out")
     other: bool = Field(False, description="tested on other data than the paper's")
     compare: tuple[Comparison, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What is claimed, and by whom if not by the paper."""
+        return f"Ours, not the paper's: {self.text}" if self.ours else self.text
 
 
 class Contest(_Closed):
