@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -73,15 +74,9 @@ class SGD(Step):
         self, params: Tree, memory: Tree, batches: Sequence[Batch], gradient: GradientAt
     ) -> tuple[Tree, Tree, Gradient]:
         found = gradient(params, batches[0])
-        direction = self._clipped(found.direction)
-        new, memory = descend(params, direction, memory, Rates(self.lr, self.momentum, self.weight_decay))
+        rates = Rates(self.lr, self.momentum, self.weight_decay, math.inf if self.clip is None else self.clip)
+        new, memory = descend(params, found.direction, memory, rates)
         return new, memory, found
-
-    def _clipped(self, direction: Tree) -> Tree:
-        if self.clip is None:
-            return direction
-        factor = (self.clip / (tree.norm(direction) + 1e-6)).clamp(max=1.0)
-        return tree.scale(direction, factor)
 
     def effective(self, steps: Tensor) -> Tensor:
         rho, tau = self.momentum, steps.double()  # a difference of nearly equal numbers

@@ -527,9 +527,10 @@ def test_a_number_that_is_none_stays_one(backend: Backend) -> None:
 @fast
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_a_step_is_torchs_step(backend: Backend, momentum: float, decay: float) -> None:
+@pytest.mark.parametrize("clip", [math.inf, 100.0, 0.5])
+def test_a_step_is_torchs_step(backend: Backend, momentum: float, decay: float, clip: float) -> None:
     torch.manual_seed(0)
-    params = {"a": torch.randn(5, 7), "b": torch.randn(3), "c": torch.randn(())}
+    params = {"a": torch.randn(50, 7), "b": torch.randn(3), "c": torch.randn(())}
     theirs = [nn.Parameter(value.clone()) for value in params.values()]
     optimiser = torch.optim.SGD(theirs, lr=0.1, momentum=momentum, weight_decay=decay)
     memory = {name: torch.zeros_like(value) for name, value in params.items()} if momentum else {}
@@ -538,15 +539,26 @@ def test_a_step_is_torchs_step(backend: Backend, momentum: float, decay: float) 
             direction = {name: torch.randn_like(value) for name, value in params.items()}
             for parameter, slope in zip(theirs, direction.values(), strict=True):
                 parameter.grad = slope.clone()
+            nn.utils.clip_grad_norm_(theirs, clip)
             optimiser.step()
             before = {name: value.clone() for name, value in params.items()}
-            new, memory = descend(params, direction, memory, Rates(0.1, momentum, decay))
+            new, memory = descend(params, direction, memory, Rates(0.1, momentum, decay, clip))
             assert all(torch.equal(params[name], before[name]) for name in params), (
                 "nothing is changed in place"
             )
             params = new
     for ours, other in zip(params.values(), theirs, strict=True):
         assert near(ours, other.detach(), 1e-6)
+
+
+@fast
+def test_a_clipped_direction_that_is_no_number_stays_none(backend: Backend) -> None:
+    params = {"a": torch.zeros(200)}
+    for bad in (torch.nan, torch.inf):
+        slopes = {"a": torch.ones(200).index_fill(0, torch.tensor(0), bad)}
+        with using(backend):
+            moved, _ = descend(params, slopes, {}, Rates(0.1, 0.0, 0.0, clip=1.0))
+        assert moved["a"][0].isnan()
 
 
 @fast

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedskew import tree
 from fedskew.kernels.backend import current
 from fedskew.kernels.build import UnavailableError, entry, library
 from fedskew.kernels.native import TYPES, pointers
@@ -17,11 +19,12 @@ from fedskew.tree import Tree
 
 
 class Rates(NamedTuple):
-    """The numbers of SGD as torch defines them."""
+    """The numbers of SGD as torch defines them, and the largest norm of a direction."""
 
     lr: float
     momentum: float
     decay: float
+    clip: float = math.inf
 
 
 def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[Tree, Tree]:
@@ -30,6 +33,9 @@ def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
         done = _native(params, direction, memory, rates)
         if done is not None:
             return done
+    if rates.clip < math.inf:
+        factor = (rates.clip / (tree.norm(direction) + 1e-6)).clamp(max=1.0)
+        direction = tree.scale(direction, factor)
     if rates.decay:
         direction = {n: torch.add(g, params[n], alpha=rates.decay) for n, g in direction.items()}
     if rates.momentum:
@@ -62,6 +68,6 @@ def _like(value: Tensor, first: Tensor) -> bool:
 @cache
 def _kernel(dtype: torch.dtype) -> Callable[..., object] | None:
     try:
-        return entry(library(), f"descend_{TYPES[dtype]}", "ipp" + "d" * 3) if dtype in TYPES else None
+        return entry(library(), f"descend_{TYPES[dtype]}", "ipp" + "d" * len(Rates._fields)) if dtype in TYPES else None
     except UnavailableError:
         return None

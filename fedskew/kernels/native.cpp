@@ -11,6 +11,8 @@
 //    channel (for the filters) and by pixel (for the image), and only these are worked on.
 // 4. Two rows of outputs with filters of five by five are made at once with fewer multiplications (points.h).
 
+#include <cmath>
+
 #include "norm.h"
 #include "points.h"
 #include "products.h"
@@ -570,12 +572,37 @@ void backward(const Layer* layers, Int count, Int batch, const T* const* params,
 // lay: each place is read before it is written, which the compiler is told.
 template <class T>
 void descend(Int count, const T* weight, const T* gradient, const T* momentum, T* new_weight, T* new_momentum, T rate,
-             T keep, T decay) {
+             T keep, T decay, T factor) {
     _Pragma("GCC ivdep") for (Int i = 0; i < count; ++i) {
-        T direction = gradient[i] + decay * weight[i];
+        T direction = factor * gradient[i] + decay * weight[i];
         if (momentum) new_momentum[i] = direction = keep * momentum[i] + direction;
         new_weight[i] = weight[i] - rate * direction;
     }
+}
+
+// The sum of all squares, near ones first.
+template <class T>
+double squares(Int count, const T* x) {
+    constexpr Int AT_ONCE = 16 * lanes<T>;
+    double total = 0;
+    Int i = 0;
+    for (; i + AT_ONCE <= count; i += AT_ONCE) {
+        vec<T> sum{};
+        UNROLL for (Int j = 0; j < AT_ONCE; j += lanes<T>) sum += load(x + i + j) * load(x + i + j);
+        for (int lane = 0; lane < lanes<T>; ++lane) total += double(sum[lane]);
+    }
+    for (; i < count; ++i) total += double(x[i]) * double(x[i]);
+    return total;
+}
+
+// What gradients are multiplied by so that all of them, as one vector, are no longer than `most`.
+template <class T>
+T shortening(Int tensors, const Int* counts, const T* const* gradients, double most) {
+    if (std::isinf(most)) return 1;
+    double square = 0;
+    for (Int i = 0; i < tensors; ++i) square += squares(counts[i], gradients[i]);
+    double factor = most / (std::sqrt(square) + 1e-6);
+    return factor > 1 ? T(1) : T(factor);  // no number stays one
 }
 
 // -------------------------------------------------------------------------------------------------- the machine
@@ -618,10 +645,11 @@ extern "C" Int multiply_add_float32(Int rounds, float* out) {
         backward<T>(layers, count, batch, params, x, arena, tap, d_features, d_out, grads);                         \
     }                                                                                                               \
     extern "C" void descend_##name(Int tensors, const Int* counts, T* const* all, double rate, double keep,          \
-                                   double decay) {                                                                  \
+                                   double decay, double clip) {                                                     \
+        T factor = shortening<T>(tensors, counts, all + tensors, clip);                                             \
         for (Int i = 0; i < tensors; ++i, ++all)                                                                    \
             descend<T>(counts[i], all[0], all[tensors], all[2 * tensors], all[3 * tensors], all[4 * tensors],       \
-                       T(rate), T(keep), T(decay));                                                                 \
+                       T(rate), T(keep), T(decay), factor);                                                         \
     }                                                                                                               \
     extern "C" void convolve_##name(Int batch, Int height, Int width, Int in, Int out, Int pad, const T* x,          \
                                     const T* weight, Int turned, const T* bias, T* y) {                             \
