@@ -117,7 +117,8 @@ def reproduce(
             from fedskew.reproduce.results import read
 
             jobs = work.jobs(select(every(one, scale.value), cells or (), tier), wanted, out)
-            failed += _work(one, work.missing(jobs, read(one.name, results), fresh), room, wanted, plan)
+            due = work.missing(jobs, read(one.name, results), fresh)
+            failed += _work(one, work.with_starts(due, out), room, wanted, plan)
         if not plan:
             _report(one, room, wanted)
         if figures is not None:

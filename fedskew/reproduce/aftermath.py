@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,9 +13,8 @@ from fedskew import build, diagnostics, metrics
 from fedskew.config import Config
 from fedskew.errors import ConfigError
 from fedskew.experiment import Session
-from fedskew.reproduce import collect, load
-from fedskew.reproduce.cells import cells, folder, select
-from fedskew.reproduce.recipe import Scale
+from fedskew.reproduce import collect
+from fedskew.reproduce.cells import Cell, folder, start
 from fedskew.store import checkpoint
 from fedskew.tree import State, Tree
 
@@ -31,12 +30,17 @@ class Finding(NamedTuple):
     details: Record
 
 
-def one_epoch(config: Config, place: Path, scale: str, options: Record) -> Iterator[Finding]:
+def one_epoch(cell: Cell, config: Config, place: Path) -> Iterator[Finding]:
     """Every client trains the same finished model once, with this cell's method, and they are averaged."""
-    start = _start(place, cast(Scale, scale), options, config.seeds[0])
+    begun = start(cell)
+    if begun is None:
+        raise ConfigError(
+            f"recipe {cell.recipe}, row {cell.row}: say which recipe and cell the study begins with."
+        )
+    common = _model(folder(begun, config.seeds[0], place.parents[3]))
     with build.experiment(config).session(config.seeds[0]) as session:
         algorithm = session.feed.algorithm
-        server = {**algorithm.init(), "shared": start}
+        server = {**algorithm.init(), "shared": common}
         everybody = session.feed.federation.trainers
         replies, cohort = session.engine.exchange(algorithm.message(server, 0), everybody, 0)
         if replies is None:
@@ -45,17 +49,12 @@ def one_epoch(config: Config, place: Path, scale: str, options: Record) -> Itera
         yield _found(session, server, models, algorithm.step(server, replies, cohort))
 
 
-def _start(place: Path, scale: Scale, options: Record, seed: int) -> Tree:
-    """The server's model at the end of the run that the study starts from."""
-    found = cells(load.load(options["recipe"]), scale)
-    cell = select(found, [options["cell"]])[0]
-    run = folder(cell, seed, place.parents[3])
-    point = checkpoint.load(run) if collect.outcome(run).state == "done" else None
+def _model(run: Path) -> Tree:
+    """The server's model at the end of a run."""
+    state = collect.outcome(run).state
+    point = checkpoint.load(run) if state == "done" else None
     if point is None:
-        raise ConfigError(
-            f"{place}: starts from the model of {run}, which is not complete. Run it first: "
-            f"fedskew reproduce {options['recipe']} --cells {cell.name} --scale {scale} --seeds {seed}."
-        )
+        raise ConfigError(f"{run}: there is no finished model to begin with, its state is '{state}'.")
     return point.server["shared"]
 
 

@@ -68,6 +68,13 @@ def select(found: Sequence[Cell], patterns: Sequence[str] = (), tier: int | None
     return [cell for cell in named if tier is None or cell.tier <= tier]
 
 
+def start(study: Cell) -> Cell | None:
+    """The cell whose finished run a study begins with, if it does."""
+    if not {"recipe", "cell"} <= study.study.keys():
+        return None
+    return select(cells(load.load(study.study["recipe"]), study.scale), [study.study["cell"]])[0]
+
+
 def home(cell: Cell) -> tuple[str, str]:
     """The recipe and the name that keep the cell's runs: the first ones with the same settings."""
     return homes().get(cell.digest, (cell.recipe, _stored(cell)))

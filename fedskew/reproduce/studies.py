@@ -28,11 +28,11 @@ SHOWN = 60  # examples of a class in a picture of features
 def conduct(cell: Cell, config: Config, place: Path, tell: Tell) -> None:
     """Makes the study of a cell and writes it down when it is complete."""
     known = {"classes": classes, "one-epoch": aftermath.one_epoch}
-    name, options = cell.study["name"], {k: v for k, v in cell.study.items() if k != "name"}
+    name = cell.study["name"]
     if name not in known:
         raise ConfigError(unknown("study", name, known))
     clock, records, details = time.monotonic(), [], Record()
-    for finding in known[name](config, place, cell.scale, options):
+    for finding in known[name](cell, config, place):
         records.append(finding.record)
         details = finding.details
         tell(News(place, len(records), config.train.rounds))
@@ -40,21 +40,21 @@ def conduct(cell: Cell, config: Config, place: Path, tell: Tell) -> None:
     results.save_json(place / collect.STUDY, {**kept, "code": code.version(config)})
 
 
-def classes(config: Config, place: Path, scale: str, options: Record) -> Iterator[Finding]:
+def classes(cell: Cell, config: Config, place: Path) -> Iterator[Finding]:
     """One model trained on the first `observed` classes: what becomes of the others' proxies (MAP, Fig. 5-7).
 
     A round is an epoch, so momentum starts anew with each; gradients are read off how far rows moved.
     """
     experiment = build.experiment(config)
     data = experiment.dataset()
-    observed = int(options["observed"])
+    observed = int(cell.study["observed"])
     kept = data._replace(train=data.train[data.y.numpy()[data.train] < observed])
     seen = torch.arange(len(data.classes)) < observed
     with experiment.session(config.seeds[0], kept) as session:
         start = _proxies(session, session.feed.algorithm.initial)
         for step in session.rounds():
             record = _numbers(step.record) | _geometry(session, step, seen, start)
-            targets = step.record["global.per_class"][: int(options.get("targets", observed))]
+            targets = step.record["global.per_class"][: int(cell.study.get("targets", observed))]
             record["targets.accuracy"] = sum(targets) / len(targets)
             last = step.round.number + 1 == config.train.rounds
             yield Finding(record, _features(session, step, data, seen) if last else {})

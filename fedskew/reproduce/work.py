@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -12,7 +13,7 @@ from fedskew import parallel, prolong, runs
 from fedskew.errors import FedskewError
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
-from fedskew.reproduce.cells import QUICK, Cell, folder
+from fedskew.reproduce.cells import QUICK, Cell, folder, start
 from fedskew.reproduce.results import Entry
 from fedskew.store import layout
 from fedskew.store.run import RunStore
@@ -49,6 +50,13 @@ def missing(jobs: Sequence[Job], kept: Sequence[Entry], fresh: bool = False) -> 
         return maker is None or (fresh and maker != code.version(job.cell.config))
 
     return [job for job in jobs if is_due(job)]
+
+
+def with_starts(jobs: Sequence[Job], out: Path) -> list[Job]:
+    """The jobs, and before them the runs that studies begin with and that are not here, kept results or not."""
+    begun = [(start(job.cell), job.seed) for job in jobs]
+    starts = [Job(cell, seed, folder(cell, seed, out)) for cell, seed in begun if cell]
+    return list({job.place: job for job in (*filterfalse(is_at_its_end, starts), *jobs)}.values())
 
 
 def is_at_its_end(job: Job) -> bool:
