@@ -1,9 +1,11 @@
-# The two commands of the README: make demo, make test.
+# The two commands of the README: make demo, make test. The long ones: make faults, make bench, make reproduce.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+TIER ?= 1
+MINUTES ?= 150
 
-.PHONY: demo test faults bench lint clean
+.PHONY: demo test faults bench reproduce lint clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/fedskew demo
@@ -16,6 +18,9 @@ faults: $(VENV)/dev.stamp
 
 bench: $(VENV)/run.stamp
 	$(BIN)/fedskew bench
+
+reproduce: $(VENV)/run.stamp
+	$(BIN)/fedskew reproduce all --tier $(TIER) --minutes $(MINUTES)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

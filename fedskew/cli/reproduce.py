@@ -48,6 +48,7 @@ Pdf = Annotated[bool, typer.Option("--pdf", help="With --figures: also as PDF (n
 Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 Results = Annotated[Path, typer.Option("--results", help="The folder of results.")]
 RESULTS, RUNS = Path("results"), Path("runs")
+_TIME_IS_UP = "The time is up; every finished round is saved. The same command goes on."
 
 
 class Room(NamedTuple):
@@ -134,6 +135,9 @@ def _work(
     from fedskew import parallel
     from fedskew.reproduce import perform
 
+    if not plan_only and time.monotonic() >= room.deadline:
+        console.print(f"{recipe.name}: {_TIME_IS_UP}")
+        return []
     plan = perform.plan(jobs, lambda text: console.print(text, markup=False))
     count = room.workers or parallel.cores()
     hours = plan.seconds / 3600 / count
@@ -177,7 +181,7 @@ def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[
             console.print("\nInterrupted; every finished round is saved. The same command goes on.")
             raise typer.Exit(130) from None
     if time.monotonic() >= room.deadline:
-        console.print("\nThe time is up; every finished round is saved. The same command goes on.")
+        console.print(f"\n{_TIME_IS_UP}")
     return failed
 
 
