@@ -20,6 +20,7 @@ from fedskew.reproduce import code, compare, cost, details, document, load, meet
 from fedskew.reproduce.cells import cells, folder
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
+from fedskew.reproduce.curves import Point
 from fedskew.reproduce.judge import Judgement, judge
 from fedskew.reproduce.pictures import Material, chart, charts
 from fedskew.reproduce.recipe import Recipe
@@ -691,6 +692,24 @@ def test_a_figure_does_not_compare_full_with_quick_runs(tmp_path: Path) -> None:
     assert [one.y for one in drawn(some)["lines"].panels[0].series] == [[30.0, 30.0]] * 2
     all_full = drawn([*some, *entries({"four.fedlc": [0.8]})])
     assert [one.y for one in all_full["lines"].panels[0].series] == [[50.0, 70.0], [60.0, 80.0]]
+
+
+def test_curves_say_which_of_them_are_quick(tmp_path: Path) -> None:
+    recipe = tiny(tmp_path)
+
+    def title(**scales: str) -> str:
+        points = [
+            Point(f"two.{name}", scale, 0, "global.accuracy", number, 0.5)
+            for name, scale in scales.items()
+            for number in (1, 2)
+        ]
+        drawn = chart(recipe.pictures[0], Material(recipe, [], points, {}))
+        assert drawn is not None
+        return drawn.panels[0].title
+
+    assert title(fedavg="full", fedlc="full") == "two"
+    assert title(fedavg="quick", fedlc="quick") == "two (quick)"
+    assert title(fedavg="full", fedlc="quick") == "two (quick: FedLC)"
 
 
 def test_bars_stand_over_their_own_row() -> None:

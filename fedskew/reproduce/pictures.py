@@ -12,7 +12,7 @@ from fedskew.errors import ConfigError, unknown
 from fedskew.reproduce import compare, curves, details, results, sights
 from fedskew.reproduce.chart import Chart, Panel, Series
 from fedskew.reproduce.curves import Point
-from fedskew.reproduce.recipe import Column, Picture, Recipe, Row
+from fedskew.reproduce.recipe import Column, Picture, Recipe, Row, Scale
 from fedskew.reproduce.results import Entry
 
 Options = dict[str, Any]
@@ -122,24 +122,29 @@ def _curves(found: Material, options: Options) -> list[Panel]:
     factor, axis = (100.0, f"{options['axis']}, %") if percent else (1.0, options["axis"])
     panels = []
     for row in found.recipe.rows:
-        series = []
+        series, quick = [], []
         for column in found.recipe.columns:
-            x, y = _mean_curve(found.points, f"{row.name}.{column.name}", options["metric"])
+            x, y, scale = _mean_curve(found.points, f"{row.name}.{column.name}", options["metric"])
             if x:
                 series.append(Series(_name(column), x, [factor * value for value in y]))
+                quick += [_name(column)] * (scale == "quick")
         if series:
-            panels.append(Panel(row.label or row.name, "round", axis, tuple(series)))
+            which = f": {', '.join(quick)}" if len(quick) < len(series) else ""
+            title = (row.label or row.name) + f" (quick{which})" * bool(quick)
+            panels.append(Panel(title, "round", axis, tuple(series)))
     return panels
 
 
-def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> tuple[list[int], list[float]]:
+def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> tuple[list[int], list[float], Scale]:
+    """Rounds, means over seeds, and whether these are full runs or quick ones."""
     mine = [point for point in points if point.cell == cell and point.metric == metric]
-    scale = "full" if any(point.scale == "full" for point in mine) else "quick"
+    scale: Scale = "full" if any(point.scale == "full" for point in mine) else "quick"
     by_round: dict[int, list[float]] = {}
     for point in mine:
         if point.scale == scale:
             by_round.setdefault(point.round, []).append(point.value)
-    return sorted(by_round), [stats.summarise(by_round[number]).mean for number in sorted(by_round)]
+    means = [stats.summarise(by_round[number]).mean for number in sorted(by_round)]
+    return sorted(by_round), means, scale
 
 
 def _proxies(found: Material, options: Options) -> list[Panel]:
@@ -150,9 +155,11 @@ def _proxies(found: Material, options: Options) -> list[Panel]:
             cell = f"{row.name}.{column.name}"
             for what in ("norm", "gradient", "distance"):
                 metrics = [metric for metric in found.recipe.curves if metric.startswith(what)]
-                made = [(metric, _mean_curve(found.points, cell, metric)) for metric in metrics]
+                made = [(metric, *_mean_curve(found.points, cell, metric)) for metric in metrics]
                 lines = [
-                    Series(metric.partition(".")[2].replace("_", " to "), *xy) for metric, xy in made if xy[0]
+                    Series(metric.partition(".")[2].replace("_", " to "), x, y)
+                    for metric, x, y, _ in made
+                    if x
                 ]
                 if lines:
                     panels.append(Panel(f"{row.label}, {_name(column)}: {what}", "epoch", what, tuple(lines)))

@@ -22,7 +22,8 @@ def panels(kind: str, recipe: Recipe, details: dict[str, Record], options: Recor
             found = details.get(f"{row.name}.{column.name}")
             if found is not None and not (of_row and kind in DATA):
                 name, method = row.label or row.name, column.label or column.name
-                of_row += KINDS[kind](name if kind in DATA else f"{name}, {method}", found, options)
+                of_run = f"{name}, {method}" + " (quick)" * (found.get("scale") == "quick")
+                of_row += KINDS[kind](name if kind in DATA else of_run, found, options)
         out += of_row
     return out
 
