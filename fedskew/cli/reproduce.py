@@ -220,6 +220,8 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> None:
         for line in compare.lines(recipe, entries, score)
         if line.ours is not None or line.published is not None
     ]
+    if not rows:
+        return
     unit = ", per cent" if recipe.scores[score].percent else ""
     title = f"{recipe.paper}, {recipe.where}: {recipe.scores[score].label}{unit}"
     table(["cell", "published", "ours", "difference", "seeds", "scale"], rows, title)
