@@ -16,7 +16,7 @@ import pytest
 
 from fedskew.cli import main
 from fedskew.errors import ConfigError, DataError
-from fedskew.reproduce import code, compare, cost, details, document, load, meetings, perform, results
+from fedskew.reproduce import code, compare, cost, details, document, load, meetings, perform, results, sights
 from fedskew.reproduce.cells import cells, folder
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
@@ -814,6 +814,10 @@ def test_one_epoch_from_a_common_model(call: Call) -> None:
     assert told["fedavg"]["records"][0]["local.missing"] < told["fedlc"]["records"][0]["local.missing"]
     assert told["fedavg"]["details"]["start"] != told["fedavg"]["details"]["local"]
     assert len(told["fedavg"]["details"]["map"]) == len(told["fedavg"]["details"]["kinds"])
+    recipe, kept = load.load("tiny.toml"), details.read("tiny", Path("results"))
+    bars, bounds = (sights.panels(kind, recipe, kept, {}) for kind in ("before-after", "bounds"))
+    assert [panel.title for panel in bars] == ["after, fedavg", "after, FedLC"]
+    assert [panel.title for panel in bounds] == ["after, plain", "after, calibrated"], "of the common model"
 
 
 def test_jobs_know_their_folder(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ def panels(kind: str, recipe: Recipe, details: dict[str, Record], options: Recor
         of_row: list[Panel] = []
         for column in recipe.columns:
             found = details.get(f"{row.name}.{column.name}")
-            if found is not None and not (of_row and kind in DATA):
-                name, method = row.label or row.name, column.label or column.name
-                of_run = f"{name}, {method}" + " (quick)" * (found.get("scale") == "quick")
-                of_row += KINDS[kind](name if kind in DATA else of_run, found, options)
+            once = kind in (*DATA, *COMMON)
+            if found is not None and not (of_row and once):
+                title = (row.label or row.name) + ("" if once else f", {column.label or column.name}")
+                quick = found.get("scale") == "quick" and kind not in DATA
+                of_row += KINDS[kind](title + " (quick)" * quick, found, options)
         out += of_row
     return out
 
@@ -65,7 +66,9 @@ def _classes(title: str, found: Record, options: Record) -> list[Panel]:
 
 def _before_after(title: str, found: Record, options: Record) -> list[Panel]:
     """Accuracy by class: the common model, after local training, after averaging (FedLC, Fig. 6)."""
-    x = list(range(len(found["start"])))
+    if "start" not in found:
+        return []
+    x = _numbered(found["start"])
     kinds = {"common model": "start", "after local training": "local", "after averaging": "aggregated"}
     return [
         Panel(
@@ -79,9 +82,11 @@ def _before_after(title: str, found: Record, options: Record) -> list[Panel]:
 
 def _local_classes(title: str, found: Record, options: Record) -> list[Panel]:
     """Examples and accuracy by class of five clients after local training (FedLC, Fig. 2)."""
+    if "counts" not in found:
+        return []
     out = []
     for number, (accuracy, counts) in enumerate(zip(found["clients"], found["counts"], strict=True)):
-        x = list(range(len(counts)))
+        x = _numbered(counts)
         both = (
             Series("examples", x, counts, "bar"),
             Series("accuracy", x, _percent(accuracy), second=True),
@@ -129,7 +134,7 @@ def _components(title: str, found: Record, options: Record) -> list[Panel]:
             title,
             "class",
             ACCURACY,
-            (Series("component", list(map(str, range(len(values)))), _percent(values), "bar"),),
+            (Series("component", _numbered(values), _percent(values), "bar"),),
         )
     ]
 
@@ -184,6 +189,11 @@ def _shares(counts: Sequence[float]) -> list[float]:
     return [count / sum(counts) for count in counts]
 
 
+def _numbered(classes: Sequence[Any]) -> list[str]:
+    """Names for an axis that shows every one of them."""
+    return [str(number) for number in range(len(classes))]
+
+
 KINDS: dict[str, Callable[[str, Record, Record], list[Panel]]] = {
     "bubbles": _bubbles,
     "classes": _classes,
@@ -197,4 +207,5 @@ KINDS: dict[str, Callable[[str, Record, Record], list[Panel]]] = {
     "client-f1": _client_f1,
     "two-clients": _two_clients,
 }
-DATA = ("bubbles", "client-map")  # the same for all methods of a row
+DATA = ("bubbles", "client-map")  # the same for all methods of a row, however long their runs
+COMMON = ("bounds",)  # of the model that all methods of a row begin with
