@@ -67,11 +67,8 @@ def _like(value: Tensor, first: Tensor) -> bool:
 
 @cache
 def _kernel(dtype: torch.dtype) -> Callable[..., object] | None:
+    takes = "ipp" + "d" * len(Rates._fields)
     try:
-        return (
-            entry(library(), f"descend_{TYPES[dtype]}", "ipp" + "d" * len(Rates._fields))
-            if dtype in TYPES
-            else None
-        )
+        return entry(library(), f"descend_{TYPES[dtype]}", takes) if dtype in TYPES else None
     except UnavailableError:
         return None

@@ -54,7 +54,10 @@ def _model(run: Path) -> Tree:
     state = collect.outcome(run).state
     point = checkpoint.load(run) if state == "done" else None
     if point is None:
-        raise ConfigError(f"{run}: there is no finished model to begin with, its state is '{state}'.")
+        raise ConfigError(
+            f"{run}: there is no finished model to begin with, as the run is '{state}'. "
+            "One that is only begun is finished by the same command, or by whoever is at work on it."
+        )
     return point.server["shared"]
 
 
