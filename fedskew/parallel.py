@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
@@ -109,6 +110,9 @@ def _listen(news: Any, workers: Sequence[Any]) -> Iterator[News]:
 def _worker(todo: Any, news: Any) -> None:
     import torch
 
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal interrupts every process; the first one ends the others
     torch.set_num_threads(1)
     while (place := todo.get()) is not None:
         _one(place, lambda said: _tell(news, said))

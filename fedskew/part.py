@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from torch import Tensor
 
 from fedskew.phase import Phase
+from fedskew.ranges import enforce
 from fedskew.step import SGD
 from fedskew.tree import Tree, nbytes
 from fedskew.values import Batch, Client, Cohort, Model, Out, Reply, Run, View
@@ -29,6 +30,9 @@ class Part(ABC):
     offers: ClassVar[tuple[str, ...]] = ()  # the keys of `models`
     one_network: ClassVar[bool] = False  # remembers, or reads the features of, one network for all classes
     follows_server: ClassVar[bool] = False  # a client's models change while it does not take part
+
+    def __post_init__(self) -> None:
+        enforce(self)
 
     @property
     def name(self) -> str:

@@ -111,6 +111,9 @@ class Results:
             lines.append(row.method.ljust(24) + "".join(cells))
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        return f"Results of {len(self.runs)} runs: {', '.join(self.methods())}"
+
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ("method", *HEADLINES.values()))
         body = "".join(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.kernels.descent import Rates, descend
+from fedskew.ranges import Decay, Natural, NonNegative, Positive, enforce
 from fedskew.tree import Tree
 from fedskew.values import Batch
 
@@ -54,11 +55,14 @@ class Step(ABC):
 class SGD(Step):
     """Stochastic gradient descent as torch defines it; the memory never survives a round."""
 
-    lr: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    clip: float | None = None  # largest norm of the gradient
-    warmup: int = 0  # rounds in which the rate grows linearly
+    lr: Positive = 0.01
+    momentum: Decay = 0.0
+    weight_decay: NonNegative = 0.0
+    clip: Positive | None = None  # largest norm of the gradient
+    warmup: Natural = 0  # rounds in which the rate grows linearly
+
+    def __post_init__(self) -> None:
+        enforce(self)
 
     def at(self, round: int) -> SGD:
         """The rule of this round (rounds count from 0)."""

@@ -135,7 +135,7 @@ def recipe() -> Recipe:
 
 
 def entry(cell: str, seed: int, value: float, status: str = "done") -> Entry:
-    return Entry(cell, "full", seed, status, 5, "c", "v", 1.0, {f"{OVERALL}.mean10": value})
+    return Entry(cell, "full", seed, status, 5, cell, "v", 1.0, {f"{OVERALL}.mean10": value})
 
 
 ENTRIES = [
@@ -171,6 +171,20 @@ def test_the_skew_of_a_setting_is_that_of_its_split() -> None:
     assert found["two"].distance == pytest.approx(distance(TWO_EACH), abs=0.02)
     assert found["ten"].missing == 0
     assert found["ten"].distance < 0.15
+
+
+def test_a_method_is_held_against_fedavg_under_the_same_seeds() -> None:
+    found = evidence.findings(cells(recipe()), [*ENTRIES, entry("two.fedavg", 2, 0.99)], (OVERALL,))
+    (moon,) = [one for one in found if (one.setting.row, one.method) == ("two", "moon")]
+    assert moon.base.mean == pytest.approx(0.55)
+
+
+def test_a_run_that_several_tables_show_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence.load, "names", lambda: ["table", "figure"])
+    monkeypatch.setattr(evidence.load, "load", lambda name: recipe())
+    monkeypatch.setattr(evidence.results, "read", lambda name, folder: ENTRIES)
+    found = [one for one in evidence.gather(tmp_path, (OVERALL,)) if one.setting.row == "two"]
+    assert sorted(one.method for one in found) == ["fedavg", "fedlc", "moon"]
 
 
 def test_a_run_that_diverged_is_no_evidence() -> None:

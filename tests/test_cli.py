@@ -51,13 +51,19 @@ WRONG: dict[str, tuple[str, Sequence[str], int, str]] = {
     # name: (file, further words, exit code, what the message must hold)
     "unknown table": ("[trian]\nlr = 1\n", (), 2, "Did you mean 'train'"),
     "unknown key": (GOOD + "[train]\nepoch = 1\n", (), 2, "Did you mean 'train.epochs'"),
+    "a name of another library": (GOOD + "[train]\nlearning_rate = 1\n", (), 2, "Did you mean 'train.lr'"),
+    "key without its table": (GOOD, ("-s", "lr=0.1"), 2, "Did you mean 'train.lr'"),
+    "nothing like it": (GOOD + "[train]\nxyzzy = 1\n", (), 2, "unknown setting 'train.xyzzy'. Choices:"),
+    "one seed": ("seeds = 0\n" + GOOD, (), 2, "seeds = 0: should be a list."),
+    "column of labels": (GOOD + '[data]\nname = "csv"\npath = "x.csv"\n', (), 2, "needs the option label"),
+    "personal model to measure": (GOOD + '[evaluate]\nalso = ["inherited"]\n', (), 2, "inherited"),
     "wrong type": (GOOD + '[train]\nlr = "fast"\n', (), 2, "train.lr"),
     "negative rate": (GOOD + "[train]\nlr = -1\n", (), 2, "greater than 0"),
     "no rounds": (GOOD + "[train]\nrounds = 0\n", (), 2, "train.rounds"),
     "participation": (GOOD + "[train]\nparticipation = 1.5\n", (), 2, "train.participation"),
     "momentum": (GOOD + "[train]\nmomentum = 1.0\n", (), 2, "train.momentum"),
     "not a number": (GOOD + "[train]\nlr = nan\n", (), 2, "train.lr"),
-    "bad name": ('name = "../up"\n' + GOOD, (), 2, "name"),
+    "bad name": ('name = "../up"\n' + GOOD, (), 2, "[A-Za-z0-9]"),
     "bad seeds": ("seeds = [-1]\n" + GOOD, (), 2, "seeds"),
     "dtype": ('dtype = "float16"\n' + GOOD, (), 2, "dtype"),
     "engine": (GOOD + '[engine]\nname = "gpu"\n', (), 2, "engine.name"),
@@ -130,6 +136,20 @@ def test_compare_prints_one_row_a_method(call: Run) -> None:
     rows = json.loads(out[out.index("[") :])
     assert [row["method"] for row in rows] == ["fedavg", "fedlc+fedprox"]
     assert all(row["seeds"] == 2 for row in rows)
+
+
+def test_a_number_that_one_seed_does_not_have_is_null_in_json(call: Run) -> None:
+    code, out, err = call("run", write(GOOD), *QUICK, "--seeds", "0", "--json", "--workers", "1")
+    assert code == 0, err
+    (row,) = json.loads(out[out.index("[") :], parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert row["values"]["global.accuracy"]["std"] is None
+
+
+@pytest.mark.parametrize("words", [("--methods", "fedavg,fedavg"), ("--methods", "fedavg", "--seeds", "0,0")])
+def test_what_is_asked_for_twice_is_refused_before_it_is_begun(call: Run, words: tuple[str, ...]) -> None:
+    code, _, err = call("compare", write(GOOD), *QUICK, *words)
+    assert (code, "is asked for twice" in err) == (2, True)
+    assert not files()
 
 
 def test_a_second_run_of_the_same_name_is_refused(call: Run) -> None:
@@ -227,4 +247,37 @@ def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path, number:
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "fedskew resume runs/run" in out
+    assert "Traceback" not in err
+
+
+def test_an_interrupt_of_many_runs_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
+    words = [
+        sys.executable,
+        "-m",
+        "fedskew",
+        "compare",
+        "c.toml",
+        "--methods",
+        "fedavg,fedlc",
+        "--workers",
+        "2",
+    ]
+    running = subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # whose processes are all interrupted, as by a terminal
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    metrics = [tmp_path / f"runs/run-{name}/0/metrics.jsonl" for name in ("fedavg", "fedlc")]
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not all(one.exists() and one.stat().st_size for one in metrics):
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "fedskew resume" in out
     assert "Traceback" not in err

@@ -12,7 +12,8 @@ import fedskew
 
 ROOT = Path(fedskew.__file__).parent
 LEVELS = (
-    ("errors", "keys", "tree", "augment"),
+    ("errors",),
+    ("ranges", "keys", "tree", "augment"),
     ("values", "losses", "metrics", "data", "store"),
     ("kernels",),
     ("step",),

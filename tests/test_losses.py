@@ -450,6 +450,49 @@ def test_a_label_outside_the_classes_is_an_error(loss: Callable[..., Tensor], la
     loss(z, torch.tensor([0, label]), counts, live=torch.tensor([1.0, 0.0]))
 
 
+WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32]
+
+
+@needs_counts
+@pytest.mark.parametrize("dtype", WHOLE)
+def test_labels_may_be_of_any_whole_type(loss: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    z, labels, counts = torch.randn(3, 3), torch.tensor([2, 2, 2]), torch.tensor([5, 0, 7])
+    assert loss(z, labels.to(dtype), counts) == loss(z, labels, counts)
+    assert losses.cross_entropy(z, labels.to(dtype)) == losses.cross_entropy(z, labels)
+
+
+@needs_counts
+def test_labels_and_counts_that_would_be_broadcast_are_an_error(loss: Callable[..., Tensor]) -> None:
+    z, labels, counts = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long), torch.ones(3)
+    for wrong in (labels[:, None], labels[:1]):
+        with pytest.raises(ValueError, match=r"labels has the shape \[.*\]: should have \[4\]"):
+            loss(z, wrong, counts)
+    with pytest.raises(ValueError, match=r"counts has the shape \[1\]: should have \[3\]"):
+        loss(z, labels, counts[:1])
+    for numbers in (labels.float(), labels.bool()):
+        with pytest.raises(ValueError, match="give the numbers of the classes as integers"):
+            loss(z, numbers, counts)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda row, rows: losses.distillation(rows, row), "teacher"),
+        (lambda row, rows: losses.mmd(rows, row), "teacher_features"),
+        (lambda row, rows: losses.contrastive(rows, row, rows), "received_features"),
+        (lambda row, rows: losses.contrastive(rows, rows, row), "previous_features"),
+        (lambda row, rows: losses.discriminator(rows[:, 0], row[:, 0]), "local_logits"),
+        (lambda row, rows: losses.binary_cross_entropy(rows[:, 0], row[:, 0]), "targets"),
+        (lambda row, rows: losses.one_vs_all(rows, torch.zeros(4).long(), torch.zeros(1)), "classes"),
+    ],
+)
+def test_pairs_that_would_be_broadcast_are_an_error(
+    call: Callable[[Tensor, Tensor], Tensor], what: str
+) -> None:
+    with pytest.raises(ValueError, match=f"{what} has the shape"):
+        call(torch.zeros(1, 3), torch.zeros(4, 3))
+
+
 def test_an_unchecked_label_of_a_missing_class_does_not_pass_for_a_good_loss() -> None:
     value = losses.fedlc(torch.zeros(2, 3), torch.tensor([0, 1]), torch.tensor([4, 0, 1]), validate=False)
     assert value > 1e30

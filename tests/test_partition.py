@@ -329,6 +329,26 @@ def test_incomplete_draws_every_number_of_classes_equally() -> None:
     assert owns.mean(axis=0) == pytest.approx(np.full(5, 3.5 / 5), abs=0.02)
 
 
+def test_incomplete_draws_anew_where_a_class_lost_its_last_training_sample() -> None:
+    labels = np.repeat(np.arange(10), 15)
+    samples = Samples(np.arange(150), labels, np.bincount(labels), None)
+    for seed in range(20):
+        partition = parts.Incomplete(40, 2).deal(samples, samples, np.random.default_rng(seed))
+        assert np.bincount(labels[np.concatenate(partition.train)], minlength=10).min() > 0
+
+
+def test_incomplete_says_which_classes_are_too_small_for_so_many_clients() -> None:
+    labels = np.repeat([0, 1, 2], [2000, 987, 13])
+    samples = Samples(np.arange(3000), labels, np.bincount(labels), None)
+    with pytest.raises(ConfigError, match=r"no training sample .* use fewer clients"):
+        parts.Incomplete(100, 2, sigma=0.0).deal(samples, samples, np.random.default_rng(0))
+
+
+def test_equal_shares_are_cut_equally() -> None:
+    shares = np.full((100, 2), 0.01)
+    assert (dealing.cut(shares, np.array([100, 5000])) == [1, 50]).all()
+
+
 def test_incomplete_drops_clients_that_are_too_small() -> None:
     pool = Pool(train=300)
     large, small = parts.Incomplete(60, sigma=1.0, minimum=5), parts.Incomplete(60, sigma=1.0, minimum=2)

@@ -1,6 +1,9 @@
 """What single parts promise: options, traps, and what a composition must not change."""
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ from references import world
 from references.runs import SOLVER, algorithm, finished, gap
 from torch import Tensor, nn
 
-from fedskew import losses, tree
+from fedskew import losses, parts, tree
 from fedskew.algorithm import Algorithm
+from fedskew.data.federation import Training
 from fedskew.data.partition import Partition
 from fedskew.errors import ConfigError
 from fedskew.evaluate import Timetable
@@ -33,10 +37,10 @@ from fedskew.parts import (
     OwnHead,
     OwnRows,
     Proximal,
-    RestrictedSoftmax,
 )
 from fedskew.parts.components import grow
 from fedskew.phase import Context
+from fedskew.step import SGD
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model
 
@@ -225,10 +229,26 @@ def test_a_client_without_examples_is_refused() -> None:
         Experiment(split=Partition(parts, parts)).fit([0])
 
 
-@pytest.mark.parametrize("alpha", [-0.1, 1.1])
-def test_missing_classes_are_restricted_not_strengthened(alpha: float) -> None:
-    with pytest.raises(ConfigError, match=r"must lie in \[0, 1\]"):
-        RestrictedSoftmax(alpha=alpha)
+@pytest.mark.parametrize(
+    ("part", "setting", "value", "why"),
+    [
+        ("RestrictedSoftmax", "alpha", -0.1, "greater than or equal to 0"),
+        ("RestrictedSoftmax", "alpha", 1.1, "less than or equal to 1"),
+        ("Mean", "weight", "n", "'samples' or 'uniform'"),
+        ("AdaptiveServer", "kind", "Adam", "'adam', 'yogi' or 'adagrad'"),
+        ("Inherit", "by", "kD", "'kd' or 'mmd'"),
+        ("Inherit", "temperature", 0, "greater than 0"),
+        ("Inherit", "weight", math.nan, "less than or equal to 1"),
+        ("MoreauEnvelope", "repeats", 0, "greater than or equal to 1"),
+        ("Proximal", "mu", "much", "a valid number"),
+        ("TrimmedMean", "share", 0.5, "less than 0.5"),
+    ],
+)
+def test_a_part_refuses_a_wrong_setting_when_it_is_made(
+    part: str, setting: str, value: object, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{part}\.{setting} = .*{why}"):
+        getattr(parts, part)(**{setting: value})
 
 
 @pytest.mark.parametrize(("report", "where"), [("pre", 0), ("post", 1)])
@@ -314,3 +334,24 @@ def test_uniform_weights_are_a_setting() -> None:
     stacked: Tensor = first.reply.shared["1.weight"]
     assert torch.allclose(second.server["shared"]["1.weight"], stacked.mean(0))
     assert gap(first.server["shared"], second.server["shared"]) > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"rounds": -1}, r"Experiment\.rounds = -1"),
+        ({"participation": 5}, r"Experiment\.participation = 5"),
+        ({"split": "dirichlet"}, "should be a scheme, e.g. Dirichlet"),
+        ({"method": "fedlcc"}, "Did you mean 'fedlc'"),
+        ({"also": ("inherited",)}, "unknown personal model of this method 'inherited'"),
+    ],
+)
+def test_an_experiment_refuses_a_wrong_setting_when_it_is_made(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Experiment(**wrong)
+
+
+@pytest.mark.parametrize("make", [lambda: Training(epochs=0), lambda: SGD(lr=-1), lambda: SGD(momentum=1)])
+def test_training_refuses_a_wrong_setting_when_it_is_made(make: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match=r"(Training|SGD)\.\w+ = "):
+        make()

@@ -160,7 +160,9 @@ def test_reducers(name: str, values: list[float], wanted: float) -> None:
     assert reducer(name)(values) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("name", ["last", "first", "mean10", "sixth", "roughness", "late_change"])
+@pytest.mark.parametrize(
+    "name", ["last", "first", "mean10", "sixth", "roughness", "late_change", "rounds_to_50"]
+)
 def test_a_run_without_values_has_no_number(name: str) -> None:
     assert math.isnan(reducer(name)([]))
 
@@ -229,7 +231,6 @@ PAIR = 'rows = ["two"], more = ["fedlc"], less = ["fedavg"]'
         ([0.54, 0.54, 0.541], [0.50, 0.50, 0.50], "refuted"),  # surely less than half
         ([0.49, 0.48, 0.30], [0.50, 0.50, 0.50], "refuted"),  # the opposite sign in every seed
         ([0.70, 0.49, 0.60], [0.50, 0.50, 0.50], "undecided"),
-        ([0.70, math.nan, 0.60], [0.50, 0.50, 0.50], "undecided"),
     ],
 )
 def test_a_gain(tmp_path: Path, lc: list[float], avg: list[float], verdict: str) -> None:
@@ -330,6 +331,36 @@ def test_a_sign_that_nobody_has_is_undecided(tmp_path: Path) -> None:
 def test_a_comparison_names_a_score_that_is_not_the_claims(tmp_path: Path) -> None:
     found = judged(tmp_path, f'{{ {PAIR}, score = "start" }}', [])
     assert found.contrasts[0].label == "two: FedLC over fedavg (first round)"
+
+
+def test_a_comparison_of_two_scores_names_both(tmp_path: Path) -> None:
+    found = judged(tmp_path, f'{{ {PAIR}, less_score = "start" }}', [])
+    assert found.contrasts[0].label == "two: FedLC (global accuracy) over fedavg (first round)"
+
+
+def test_a_verdict_is_final_with_all_seeds_of_the_recipe(tmp_path: Path) -> None:
+    text = TINY.replace("seeds = [0, 1]", "seeds = [0, 1, 2, 3, 4]")
+    text = text.replace('compare = [{ more = ["fedlc"], less = ["fedavg"] }]', f"compare = [{{ {PAIR} }}]")
+    three, five = ({"two.fedlc": [0.6] * n, "two.fedavg": [0.5] * n} for n in (3, 5))
+    (found,) = judge(tiny(tmp_path, text), entries(three))
+    assert (found.is_final, found.marks) == (False, ["only 3 seeds"])
+    (found,) = judge(tiny(tmp_path, text), entries(five))
+    assert (found.is_final, found.marks) == (True, [])
+
+
+def test_a_score_that_a_run_does_not_have_is_not_compared(tmp_path: Path) -> None:
+    runs = entries({"two.fedlc": [math.nan], "two.fedavg": [0.5]})
+    assert judged(tmp_path, f"{{ {PAIR} }}", runs).verdict == "not tested"
+    lost = [entry._replace(status="diverged") if entry.cell == "two.fedlc" else entry for entry in runs]
+    assert judged(tmp_path, f"{{ {PAIR} }}", lost).verdict == "undecided"
+
+
+def test_seeds_are_counted_from_the_fewest_to_the_most(tmp_path: Path) -> None:
+    once, twice = (
+        {f"{row}.{one}": [0.5] * n for one in ("fedlc", "fedavg")} for row, n in (("two", 1), ("four", 2))
+    )
+    runs = entries(once | twice)
+    assert "only 1 to 2 seeds" in judged(tmp_path, '{ more = ["fedlc"], less = ["fedavg"] }', runs).marks
 
 
 def test_what_full_runs_lack_is_a_mark(tmp_path: Path) -> None:

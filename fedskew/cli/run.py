@@ -104,6 +104,7 @@ def compare(
 
     trackers = open_all(track or [])
     jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
+    _refuse_twice(jobs)
     places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
     if failed and not places:
         console.print("none of these runs has failed.")
@@ -166,6 +167,13 @@ def _with(config: Config, method: str, value: str = "") -> Config:
     key, _, text = value.partition("=")
     suffix = f"-{key.rpartition('.')[2]}{text}" if value else ""
     return config.changed({"method.preset": method, "name": f"{config.name}-{method}{suffix}"})
+
+
+def _refuse_twice(jobs: Sequence[tuple[Config, int]]) -> None:
+    names = [f"{config.name}, seed {seed}" for config, seed in jobs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ConfigError(f"{twice} is asked for twice: name every method, value and seed once.")
 
 
 def _dry(config: Config) -> None:

@@ -139,7 +139,7 @@ def _results(places: Sequence[Path], as_json: bool) -> None:
     seen = [gather.read(place) for place in places]
     settings = study(seen).settings if any(run.records or run.diverged for run in seen) else ()
     if as_json:
-        rows = [_plain(row, one.label) for one in settings for row in one.results.summary()]
+        rows = [{"setting": one.label, **row.plain()} for one in settings for row in one.results.summary()]
         console.print(json.dumps(rows, indent=1), markup=False, soft_wrap=True)
         return
     for setting in settings:
@@ -163,8 +163,3 @@ def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
 def _cell(row: Row, metric: str, best: str | None) -> str:
     text = row.text(metric)
     return f"[bold]{text}[/bold]" if best == row.method else text
-
-
-def _plain(row: Row, setting: str) -> dict[str, object]:
-    values = {name: value._asdict() for name, value in row.values.items()}
-    return {"setting": setting, "method": row.method, "seeds": row.seeds, "values": values}

@@ -13,6 +13,7 @@ from fedskew import keys
 from fedskew.data import markup
 from fedskew.data.dataset import Dataset, Indices
 from fedskew.data.partition import Partition
+from fedskew.ranges import Count, Natural, enforce
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class Federation:
     data: Dataset
     partition: Partition
     handed_out: int = 0  # examples that every client was sent before the first round
+
+    def __repr__(self) -> str:
+        train, test = (sum(map(len, parts)) for parts in (self.partition.train, self.partition.test))
+        return f"Federation of {self.clients} clients: {train} training, {test} test examples of {self.classes} classes"
 
     @property
     def clients(self) -> int:
@@ -67,10 +72,13 @@ class Federation:
 class Training:
     """How much a client trains in a round."""
 
-    epochs: int = 5
-    batch: int = 64
-    min_steps: int = 0  # more epochs where a client has too few batches
+    epochs: Count = 5
+    batch: Count = 64
+    min_steps: Natural = 0  # more epochs where a client has too few batches
     augment: bool = False  # images are cropped (padding 4) and mirrored at random
+
+    def __post_init__(self) -> None:
+        enforce(self)
 
     def epochs_for(self, per_epoch: int) -> int:
         """Epochs of a client with this many batches an epoch."""
@@ -82,9 +90,9 @@ def with_shared_data(federation: Federation, share: float, seed: int) -> Federat
 
     Owners keep theirs, so an owner of a shared example sees it twice.
     """
-    sizes = [len(part) for part in federation.partition.train]
-    count = max(1, int(share * float(np.mean(sizes)) + 0.5))
-    pool = np.concatenate(federation.partition.train)
+    owned = [federation.partition.train[k] for k in federation.trainers]
+    count = max(1, int(share * float(np.mean([len(part) for part in owned])) + 0.5))
+    pool = np.concatenate(owned)
     drawn = keys.stream("share", seed).choice(pool, size=count, replace=False)
     train = tuple(np.concatenate([part, drawn]) for part in federation.partition.train)
     return Federation(federation.data, federation.partition._replace(train=train), count)

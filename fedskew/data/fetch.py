@@ -72,7 +72,7 @@ def _complete(url: str, part: Path, progress: Callable[[str, int, int], None], p
         time.sleep(patience.pause * 2**fruitless)
     raise DataError(
         f"{url}: not reached in {patience.attempts} attempts ({reason}). Without a network, put the file "
-        f"into {part.parent} or below the folder given by data_dir or $FEDSKEW_DATA."
+        f"into {part.parent} or below the folder given by data.dir or $FEDSKEW_DATA."
     )
 
 

@@ -105,5 +105,5 @@ class Folder:
             return fetch.fetch(file.url, home, lambda path: self.trusts(path, file), self.progress)
         raise DataError(
             f"{file.name} not found. Put it into {home.parent}, or into {below[0]}/ below the folder given "
-            f"by data_dir or $FEDSKEW_DATA{f'; it is published at {file.url}' if file.url else ''}."
+            f"by data.dir or $FEDSKEW_DATA{f'; it is published at {file.url}' if file.url else ''}."
         )

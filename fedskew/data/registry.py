@@ -1,7 +1,7 @@
 """Every dataset by name: which class holds its options, and how to load it."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -64,6 +64,9 @@ def dataset(name: str, options: Mapping[str, object] | None = None) -> "Source":
     for option in given:
         if option not in known:
             raise ConfigError(unknown(f"option of dataset {name}", option, known or ["(it has none)"]))
+    for field in fields(cls):
+        if field.name not in given and field.default is field.default_factory is MISSING:
+            raise ConfigError(f"dataset {name} needs the option {field.name}; it takes {', '.join(known)}.")
     try:
         return cls(**given)
     except TypeError as error:

@@ -14,6 +14,14 @@ def live_mean(values: Tensor, live: Tensor | None) -> Tensor:
     return torch.where(real, values, 0).sum() / real.sum().clamp(min=1)
 
 
+def indices(labels: Tensor, rows: Tensor) -> Tensor:
+    """Labels of any whole type as an index; ValueError unless there is one for each of the rows."""
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        raise ValueError(f"labels are {labels.dtype}: give the numbers of the classes as integers.")
+    check_shape("labels", labels, rows.shape[:1])
+    return labels.long()
+
+
 def live_labels(labels: Tensor, live: Tensor | None) -> Tensor:
     """Labels that are safe as an index: those of padding, which may be anything, become 0."""
     return labels if live is None else torch.where(live.bool(), labels, 0)
@@ -45,6 +53,12 @@ def check_labels(labels: Tensor, counts: Tensor, live: Tensor | None) -> None:
             f"a sample has label {int(missing[0])} but counts says the client has no sample of that class: "
             "pass the counts of the client's own training data."
         )
+
+
+def check_shape(what: str, given: Tensor, shape: torch.Size) -> None:
+    """Raises ValueError where broadcasting would make something of a tensor that does not fit."""
+    if given.shape != shape:
+        raise ValueError(f"{what} has the shape {list(given.shape)}: should have {list(shape)}.")
 
 
 def check_choice(what: str, name: str, choices: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedskew.losses.batch import check_choice, check_labels, is_class, live_mean
+from fedskew.losses.batch import check_choice, check_labels, check_shape, indices, is_class, live_mean
 
 Head = Literal["sigmoid", "softmax2"]
 Discrimination = Literal["bce", "printed"]
@@ -31,6 +31,8 @@ def fedabc(
 
     Thresholds are numbers or [C]; `sigma=0, drop=False` is the plain binary cross-entropy of Eq. 3.
     """
+    labels = indices(labels, logits)
+    check_shape("counts", counts, logits.shape[-1:])
     if validate:
         check_labels(labels, counts, live)
     positive = is_class(labels, logits.shape[-1])
@@ -60,7 +62,9 @@ def _easy(
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, *, live: Tensor | None = None) -> Tensor:
     """Mean over live samples of the binary cross-entropy of [B] or [B,1] logits with targets in [0, 1]."""
-    return live_mean(_binary(_flat(logits), _flat(targets)), live)
+    logits, targets = _flat(logits), _flat(targets)
+    check_shape("targets", targets, logits.shape)
+    return live_mean(_binary(logits, targets), live)
 
 
 def one_vs_all(
@@ -78,7 +82,8 @@ def one_vs_all(
     """
     check_choice("head", head, get_args(Head))
     score = logits[..., 1] - logits[..., 0] if head == "softmax2" else logits
-    loss = _binary(score, labels[:, None] == classes)
+    check_shape("classes", classes, score.shape[-1:])
+    loss = _binary(score, indices(labels, score)[:, None] == classes)
     if owned is not None:
         loss = torch.where(owned, loss, 0)
     return live_mean(loss.sum(-1), live)
@@ -97,6 +102,7 @@ def discriminator(
     """
     check_choice("form of the discriminator's loss", form, get_args(Discrimination))
     global_logits, local_logits = _flat(global_logits), _flat(local_logits)
+    check_shape("local_logits", local_logits, global_logits.shape)
     if form == "printed":
         return live_mean(F.logsigmoid(-global_logits) + F.logsigmoid(local_logits), live)
     return live_mean(-F.logsigmoid(global_logits) - F.logsigmoid(-local_logits), live)

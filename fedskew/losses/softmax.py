@@ -6,7 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedskew.losses.batch import at_label, check_choice, check_labels, is_class, live_mean
+from fedskew.losses.batch import (
+    at_label,
+    check_choice,
+    check_labels,
+    check_shape,
+    indices,
+    is_class,
+    live_mean,
+)
 
 Margin = Literal["quarter", "log_prior"]
 Denominator = Literal["all", "others"]
@@ -16,6 +24,7 @@ Restriction = Literal["hard", "soft"]
 
 def cross_entropy(logits: Tensor, labels: Tensor, *, live: Tensor | None = None) -> Tensor:
     """Mean softmax cross-entropy over the live samples."""
+    labels = indices(labels, logits)
     if live is None and len(labels):  # the same in one operation
         return F.cross_entropy(logits, labels)
     return live_mean(-at_label(F.log_softmax(logits, -1), labels, live), live)
@@ -62,6 +71,8 @@ def fedlc(
     The printed sum leaves the label out ("others", unbounded below); there a label without rival costs 0.
     """
     check_choice("denominator", denominator, get_args(Denominator))
+    labels = indices(labels, logits)
+    check_shape("counts", counts, logits.shape[-1:])
     if validate:
         check_labels(labels, counts, live)
     margins = fedlc_margins(counts.to(logits.dtype), tau, margin, missing, eps)
@@ -130,6 +141,8 @@ def restricted_softmax(
 
     Training only: prediction uses the logits as they are.
     """
+    labels = indices(labels, logits)
+    check_shape("counts", counts, logits.shape[-1:])
     if validate:
         check_labels(labels, counts, live)
     return cross_entropy(logits * restriction(counts.to(logits.dtype), alpha, mode), labels, live=live)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedskew.losses.batch import check_choice, live_labels, live_mean
+from fedskew.losses.batch import check_choice, check_shape, indices, live_labels, live_mean
 
 Distillation = Literal["hinton", "no_T2", "author"]
 
@@ -24,6 +24,7 @@ def distillation(
     "no_T2" leaves T^2 out; "author" is the released code: cross-entropy with the student at temperature 1.
     """
     check_choice("form of distillation", form, get_args(Distillation))
+    check_shape("teacher", teacher, student.shape)
     target = F.log_softmax(teacher.detach() / temperature, -1)
     if form == "author":
         return live_mean(-(target.exp() * F.log_softmax(student, -1)).sum(-1), live)
@@ -44,6 +45,7 @@ def mmd(
     The middle width is the mean squared distance of all live points, its neighbours half and twice that;
     widths and teacher are constant.
     """
+    check_shape("teacher_features", teacher_features, features.shape)
     mask = torch.ones_like(features[:, 0]) if live is None else live.bool().to(features.dtype)
     both = torch.cat([mask, mask])
     sign = torch.cat([mask, -mask])
@@ -75,6 +77,8 @@ def contrastive(
     live: Tensor | None = None,
 ) -> Tensor:
     """Pulls features to the received model's, off the previous one's, by cosine (MOON, Li et al., 2021)."""
+    check_shape("received_features", received_features, features.shape)
+    check_shape("previous_features", previous_features, features.shape)
     here = _unit(features)
     nearer = (here * (_unit(received_features.detach()) - _unit(previous_features.detach()))).sum(-1)
     return live_mean(-F.logsigmoid(nearer / temperature), live)
@@ -93,7 +97,7 @@ def prototype(
     The mean is over feature dimensions, as in the public code, and over live samples whose class has a
     prototype; the public code counts the others too, as zeros.
     """
-    index = live_labels(labels, live)
+    index = live_labels(indices(labels, features), live)
     used = known.bool()[index] if live is None else known.bool()[index] & live.bool()
     # A class without prototype may hold NaN; a sample compared with itself has neither value nor gradient.
     target = torch.where(used[:, None], prototypes[index], features).detach()

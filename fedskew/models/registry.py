@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fedskew.errors import ConfigError, unknown
+from fedskew.errors import ConfigError, reason, unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -156,7 +156,7 @@ def network(name: str, options: Mapping[str, object] | None = None) -> Architect
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"model {name}: {where} = {first['input']!r}: {first['msg']}.") from error
+        raise ConfigError(f"model {name}: {where} = {first['input']!r}: {reason(first['msg'])}.") from error
     return found
 
 

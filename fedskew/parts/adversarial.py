@@ -14,6 +14,7 @@ from fedskew.errors import ConfigError
 from fedskew.part import Schedule, Section
 from fedskew.parts.schedules import whole
 from fedskew.phase import Context, Phase, Update, Value
+from fedskew.ranges import Fraction
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model, View
 
@@ -30,7 +31,7 @@ class GlobalRegularised(Schedule):
     `d_loss = "bce"` is bounded below and has the printed loss' direction for every sample (docs/methods).
     """
 
-    beta: float = 0.5
+    beta: Fraction = 0.5
     d_loss: Literal["bce", "printed"] = "bce"
     r_loss: Literal["printed", "nonsaturating"] = "printed"
     local_classifier: Literal["client", "received"] = "client"

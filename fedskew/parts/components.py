@@ -12,6 +12,7 @@ from fedskew import tree
 from fedskew.errors import ConfigError
 from fedskew.part import Aggregate
 from fedskew.parts.aggregates import precise
+from fedskew.ranges import SomeFraction
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply
 
@@ -72,7 +73,7 @@ class AsArrived(Aggregate):
     which ends where the grouped mean does.
     """
 
-    rate: float | None = 0.5
+    rate: SomeFraction | None = 0.5
 
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model

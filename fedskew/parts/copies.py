@@ -10,6 +10,7 @@ from fedskew.errors import ConfigError
 from fedskew.part import Schedule, Section
 from fedskew.parts.schedules import whole
 from fedskew.phase import Context, Phase, Update, Value
+from fedskew.ranges import Count, NonNegative, Positive
 from fedskew.step import SGD
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model, Run, View
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class PrivateCopy(Schedule):
     """A private network, pulled towards the received one, is trained beside it (Ditto, Li et al., 2021)."""
 
-    weight: float = 0.1
+    weight: NonNegative = 0.1
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("private",)
@@ -50,10 +51,10 @@ class MoreauEnvelope(Schedule):
     Rates and strength are the authors' for CIFAR-10, without their weight decay of 0.001.
     """
 
-    strength: float = 15.0
-    lr: float = 0.01  # of the private network
-    repeats: int = 5
-    weight_decay: float = 0.0
+    strength: NonNegative = 15.0
+    lr: Positive = 0.01  # of the private network
+    repeats: Count = 5
+    weight_decay: NonNegative = 0.0
     descends: ClassVar[bool] = False
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     one_network: ClassVar[bool] = True

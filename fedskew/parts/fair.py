@@ -12,6 +12,7 @@ from torch import Tensor
 from fedskew import tree
 from fedskew.part import Aggregate, Section
 from fedskew.parts.aggregates import moved, shares
+from fedskew.ranges import NonNegative
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply, Run, View
 
@@ -33,8 +34,8 @@ class AdaptivePower(Aggregate):
     The spread is over participants, who alone report; `rate = 0` keeps q, and `q = 0` then is uniform.
     """
 
-    q: float = 10.0
-    rate: float = 0.5
+    q: NonNegative = 10.0
+    rate: NonNegative = 0.5
     report: Report = "running"
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     reveals: ClassVar[str] = LOSS
@@ -78,7 +79,7 @@ def power_weights(losses: Tensor, q: Tensor | float) -> Tensor:
 class Agnostic(Aggregate):
     """Weights of all clients, raised where the loss is and kept on the simplex (AFL, Mohri et al., 2019)."""
 
-    rate: float = 0.1
+    rate: NonNegative = 0.1
     report: Report = "running"
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     reveals: ClassVar[str] = LOSS
@@ -127,7 +128,7 @@ class FairDescent(Aggregate):
     All is divided by the largest F^q, which changes nothing but keeps numbers finite.
     """
 
-    q: float = 10.0
+    q: NonNegative = 10.0
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     reveals: ClassVar[str] = "the loss of the received model"
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from fedskew import losses
 from fedskew.errors import ConfigError
 from fedskew.part import Objective
+from fedskew.ranges import Fraction, NonNegative, Positive, enforce
 from fedskew.values import Batch, Out, View
 
 Threshold = float | tuple[float, ...] | tuple[tuple[float, ...], ...]  # for all, [C], or [K][C] by client
@@ -32,11 +33,12 @@ class OneVsAllBinary(Objective):
     mp: Threshold = 0.75
     mn: Threshold = 0.25
     mnn: Threshold = 0.30
-    sigma: float = 2.0
+    sigma: NonNegative = 2.0
     drop: bool = True
     detach_focal: bool = False
 
     def __post_init__(self) -> None:
+        enforce(self)
         for name, value in (("mp", self.mp), ("mn", self.mn), ("mnn", self.mnn)):
             table = torch.as_tensor(value)
             if table.ndim > 2 or bool(((table < 0) | (table > 1)).any()):
@@ -71,11 +73,11 @@ class CalibratedSoftmax(Objective):
     The sum includes the label; printed without it (`denominator = "others"`), the loss has no lower bound.
     """
 
-    tau: float = 1.0
+    tau: NonNegative = 1.0
     margin: Literal["quarter", "log_prior"] = "quarter"
     denominator: Literal["all", "others"] = "all"
     missing: Literal["mask", "clip"] = "mask"
-    eps: float = 1e-8
+    eps: Positive = 1e-8
 
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
         return losses.fedlc(
@@ -99,7 +101,7 @@ class CalibratedSoftmax(Objective):
 class BalancedSoftmax(Objective):
     """Softmax with the log of the class counts added (generic head of FedRoD, Chen and Chao, 2022)."""
 
-    gamma: float = 1.0
+    gamma: NonNegative = 1.0
 
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
         counts = view.data.counts
@@ -118,12 +120,8 @@ class RestrictedSoftmax(Objective):
     A bias is scaled with the rest of its logit.
     """
 
-    alpha: float = 0.5
+    alpha: Fraction = 0.5
     mode: Literal["hard", "soft"] = "hard"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise ConfigError(f"RestrictedSoftmax: alpha = {self.alpha} must lie in [0, 1].")
 
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
         counts, alpha, mode = view.data.counts, self.alpha, self.mode

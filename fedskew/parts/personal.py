@@ -13,6 +13,7 @@ from fedskew import losses, tree
 from fedskew.errors import ConfigError
 from fedskew.models.batchnorm import refreshed
 from fedskew.part import Section, Term
+from fedskew.ranges import Fraction, Positive
 from fedskew.tree import Tree
 from fedskew.values import Batch, Model, Out, Run, View
 
@@ -24,13 +25,13 @@ class Inherit(Term):
     Eq. 11 is damaged in the text; the factor T^2 is read into it (`kd = "no_T2"` leaves it out).
     """
 
-    weight: float = 0.1
+    weight: Fraction = 0.1
     by: Literal["kd", "mmd"] = "kd"
     kd: Literal["hinton", "no_T2", "author"] = "hinton"
-    temperature: float = 4.0
-    mu: float = 0.9
-    mu_max: float = 1.0
-    rounds: float | None = None  # Q*T of the schedule of mu; default: of this run
+    temperature: Positive = 4.0
+    mu: Fraction = 0.9
+    mu_max: Fraction = 1.0
+    rounds: Positive | None = None  # Q*T of the schedule of mu; default: of this run
     whole_rounds: bool = False  # max(int(Q*T), 1), as the authors' code has it
     bn_refresh: bool = False  # batch-norm statistics of the private model measured anew
     personal: ClassVar[bool] = True

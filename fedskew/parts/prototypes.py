@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedskew import losses
 from fedskew.part import Term
+from fedskew.ranges import NonNegative
 from fedskew.tree import Tree
 from fedskew.values import Batch, Cohort, Model, Out, Run, View
 
@@ -22,7 +23,7 @@ class Prototypes(Term):
     nobody returned keeps its prototype. The distance is a mean over dimensions, as in the authors' code.
     """
 
-    weight: float = 1.0
+    weight: NonNegative = 1.0
     average: Literal["samples", "uniform"] = "samples"
     one_network: ClassVar[bool] = True
     reveals: ClassVar[str] = "mean features and number of examples of each class"

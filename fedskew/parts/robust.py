@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from fedskew import tree
-from fedskew.errors import ConfigError
 from fedskew.part import Aggregate, Section
 from fedskew.parts.aggregates import moved
+from fedskew.ranges import Minority, Positive
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply
 
 if TYPE_CHECKING:
-    from fedskew.method import Method
+    pass
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,13 @@ class Median(Aggregate):
 class TrimmedMean(Aggregate):
     """The mean of every number without its largest and smallest `share` of values (Yin et al., 2018)."""
 
-    share: float = 0.2
+    share: Minority = 0.2
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
         return entrywise(replies.shared, lambda values: trimmed_mean(values, self.share)), state
-
-    def check(self, method: Method) -> None:
-        _check_share(self.name, self.share)
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class MultiKrum(Aggregate):
     to its K - f - 2 nearest, and the K - f lowest scores are averaged.
     """
 
-    share: float = 0.2
+    share: Minority = 0.2
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def combine(
@@ -67,9 +64,6 @@ class MultiKrum(Aggregate):
     ) -> tuple[Tree, Tree]:
         chosen = krum(_flat(replies.shared, model.buffers), self.share)
         return tree.mean(replies.shared, chosen.double() / chosen.sum()), state
-
-    def check(self, method: Method) -> None:
-        _check_share(self.name, self.share)
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class ClippedMean(Aggregate):
     Statistics of batch-norm are plainly averaged.
     """
 
-    radius: float = 1.0
+    radius: Positive = 1.0
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def combine(
@@ -94,10 +88,6 @@ class ClippedMean(Aggregate):
     @property
     def weighs(self) -> bool:
         return True
-
-    def check(self, method: Method) -> None:
-        if not self.radius > 0:
-            raise ConfigError(f"ClippedMean.radius = {self.radius:g}: should be greater than 0.")
 
 
 def entrywise(stacked: Tree, rule: Callable[[Tensor], Tensor]) -> Tree:
@@ -135,8 +125,3 @@ def _flat(stacked: Tree, buffers: frozenset[str]) -> Tensor:
 
 def _count(share: float, clients: int) -> int:
     return int(share * clients + 1e-9)  # 0.3 of 10 are 3, whatever floating point says
-
-
-def _check_share(part: str, share: float) -> None:
-    if not 0 <= share < 0.5:
-        raise ConfigError(f"{part}.share = {share:g}: should be at least 0 and less than 0.5.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fedskew.errors import ConfigError
 from fedskew.part import Schedule, Section
 from fedskew.phase import Phase
+from fedskew.ranges import Positive
 from fedskew.step import MetaStep
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ class MetaSteps(Schedule):
     Each step takes two batches, or three in its Hessian-free form; a client with fewer sees them again.
     """
 
-    outer: float = 1e-3
+    outer: Positive = 1e-3
     order: Literal["first", "hessian_free"] = "first"
-    delta: float = 1e-3
+    delta: Positive = 1e-3
     descends: ClassVar[bool] = False
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     follows_server: ClassVar[bool] = True

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedskew import losses, tree
 from fedskew.errors import ConfigError
 from fedskew.part import Section, Server
+from fedskew.ranges import Decay, Natural, NonNegative, Positive
 from fedskew.tree import Tree
 from fedskew.values import Model
 
@@ -30,7 +31,7 @@ class Replace(Server):
 class Mix(Server):
     """Part of the way to the combined model (pFedMe, Dinh et al., 2020)."""
 
-    beta: float = 1.0
+    beta: NonNegative = 1.0
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def update(self, old: Tree, combined: Tree, state: Tree, model: Model) -> tuple[Tree, Tree]:
@@ -44,8 +45,8 @@ class Mix(Server):
 class ServerMomentum(Server):
     """Momentum over rounds (FedAvgM, Hsu et al., 2019)."""
 
-    beta: float = 0.9
-    lr: float = 1.0
+    beta: Decay = 0.9
+    lr: Positive = 1.0
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def server_state(self, shared: Tree, population: int) -> Tree:
@@ -70,10 +71,10 @@ class AdaptiveServer(Server):
     """
 
     kind: Literal["adam", "yogi", "adagrad"] = "adam"
-    lr: float = 0.03
-    b1: float = 0.9
-    b2: float = 0.99
-    tau: float = 1e-3
+    lr: Positive = 0.03
+    b1: Decay = 0.9
+    b2: Decay = 0.99
+    tau: Positive = 1e-3
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def server_state(self, shared: Tree, population: int) -> Tree:
@@ -105,10 +106,10 @@ class SpreadHead(Server):
     Clients train with softmax as usual; margin, rate and steps are the first set of the MAP authors' code.
     """
 
-    margin: float = 0.9
-    lr: float = 1.0
-    momentum: float = 0.9
-    steps: int = 20
+    margin: NonNegative = 0.9
+    lr: Positive = 1.0
+    momentum: Decay = 0.9
+    steps: Natural = 20
     needs: ClassVar[tuple[Section, ...]] = ("head",)
 
     def update(self, old: Tree, combined: Tree, state: Tree, model: Model) -> tuple[Tree, Tree]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedskew import tree
 from fedskew.errors import ConfigError
 from fedskew.part import Section, Share
+from fedskew.ranges import Count
 from fedskew.tree import Tree
 from fedskew.values import Client, Model, Reply, Run, View
 
@@ -57,14 +58,14 @@ class Top(Share):
     From scratch: the authors' code starts from a model that FedAvg has trained.
     """
 
-    layers: int | None = None
+    layers: Count | None = None
     gives: ClassVar[tuple[Section, ...]] = ("anything", "head")
     sends: ClassVar[str] = "parameters of the last layers"
 
     def names(self, model: Model) -> tuple[str, ...]:
         if self.layers is None:
             return model.head
-        if not 0 < self.layers <= len(model.layers):
+        if self.layers > len(model.layers):
             raise ConfigError(f"Top.layers = {self.layers}: the network has {len(model.layers)} layers.")
         return tuple(name for layer in model.layers[-self.layers :] for name in layer)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedskew import losses, tree
 from fedskew.errors import ConfigError
 from fedskew.part import Section, Term
+from fedskew.ranges import NonNegative, Positive
 from fedskew.step import SGD
 from fedskew.tree import Tree
 from fedskew.values import Batch, Cohort, Model, Out, Run, View
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Proximal(Term):
     """Pulls the shared parameters towards the received ones: mu/2 ||w - w0||^2 (FedProx, Li et al., 2020)."""
 
-    mu: float = 0.01
+    mu: NonNegative = 0.01
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
 
     def force(self, view: View) -> Tree:
@@ -88,7 +89,7 @@ class DynamicPull(Term):
     The client remembers g_k / alpha. The default alpha is the authors' for CIFAR-10.
     """
 
-    alpha: float = 0.01
+    alpha: NonNegative = 0.01
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     one_network: ClassVar[bool] = True
 
@@ -118,8 +119,8 @@ class Contrast(Term):
     At the first participation there is no previous model and no term.
     """
 
-    weight: float = 1.0
-    temperature: float = 0.5
+    weight: NonNegative = 1.0
+    temperature: Positive = 0.5
     needs: ClassVar[tuple[Section, ...]] = ("body",)
     one_network: ClassVar[bool] = True
 
@@ -143,7 +144,7 @@ class Contrast(Term):
 class FeatureMatch(Term):
     """Keeps the distribution of features near the received model's by MMD (FedMMD, Yao et al., 2018)."""
 
-    weight: float = 0.1
+    weight: NonNegative = 0.1
     needs: ClassVar[tuple[Section, ...]] = ("body",)
     one_network: ClassVar[bool] = True
 

@@ -25,7 +25,8 @@ How claims are judged. Methods are compared in pairs: the same partition, initia
 seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain. *Refuted*: the opposite sign
 in every seed, or the 95 % interval of the mean difference stays below half of the claimed gain. *Undecided*: neither.
 A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
-verdict while comparisons or seeds (three) are missing. With fewer than six seeds nothing is called significant.
+verdict while comparisons or seeds are missing (three are wanted, or as many as the recipe has). With fewer than six
+seeds nothing is called significant.
 *By seed* stands the sign of every seed's difference; where a number is claimed, + is its claimed side.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
 A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one: then models, data or rounds
@@ -53,7 +54,7 @@ def summary(folder: Path, page: str) -> str:
         cells = [_links([pair for pair in mine if pair[1].verdict == word], page) for word in verdicts]
         lines.append(f"| {paper} | {' | '.join(cells)} |")
     settled = [(recipe, one) for recipe, one in judged if one.is_final and one.tested]
-    lines += ["", "Settled, with three seeds or more for every comparison:", ""]
+    lines += ["", "Settled, with all seeds (three or more) for every comparison:", ""]
     return "\n".join(
         lines + [f"- {_link(pair, page)} {_verdict(pair[1])}: {pair[1].claim.sentence}" for pair in settled]
     )

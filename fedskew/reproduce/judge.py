@@ -12,7 +12,7 @@ from fedskew.reproduce.recipe import Claim, Comparison, Recipe, Row, Scale
 from fedskew.reproduce.results import Entry
 
 Verdict = Literal["confirmed", "refuted", "undecided", "not tested"]
-SEEDS = 3  # with fewer, a verdict is marked
+SEEDS = 3  # with fewer, or fewer than the recipe has, a verdict is marked
 _SIGN = 1e-9  # a claim without a size: its sign is all that is claimed
 _SCALES: tuple[Scale, ...] = ("full", "quick")
 
@@ -67,6 +67,7 @@ class Judgement(NamedTuple):
     claim: Claim
     contrasts: tuple[Contrast, ...]
     lacks: str = ""  # what the recipe's full scale still lacks
+    wanted: int = SEEDS  # seeds of every comparison
 
     @property
     def tested(self) -> list[Contrast]:
@@ -86,7 +87,7 @@ class Judgement(NamedTuple):
     @property
     def is_final(self) -> bool:
         """Whether everything that the claim compares was run often enough."""
-        return all(len(contrast.seeds) >= SEEDS for contrast in self.contrasts)
+        return all(len(contrast.seeds) >= self.wanted for contrast in self.contrasts)
 
     @property
     def words(self) -> str:
@@ -107,19 +108,20 @@ class Judgement(NamedTuple):
             marks.append(f"{len(tested)} of {len(self.contrasts)} comparisons tested")
         if any(contrast.scale == "quick" for contrast in tested):
             marks.append("quick")
-        least = min(len(contrast.seeds) for contrast in tested)
-        if least < SEEDS:
-            marks.append(f"only {least} seed{'s' * (least > 1)}")
+        least, most = (end(len(contrast.seeds) for contrast in tested) for end in (min, max))
+        if least < self.wanted:
+            many = f"{least} to {most} seeds" if least < most else f"{least} seed{'s' * (least > 1)}"
+            marks.append(f"only {many}")
         return marks + [self.lacks] * bool(self.lacks) + other
 
 
 def judge(recipe: Recipe, entries: Sequence[Entry]) -> list[Judgement]:
     """The verdict on every claim of a recipe."""
-    table = _Table(recipe, entries)
-    return [
-        Judgement(claim, tuple(c for one in claim.compare for c in table.contrasts(claim, one)), recipe.lacks)
-        for claim in recipe.claims
-    ]
+    table, wanted = _Table(recipe, entries), max(SEEDS, len(recipe.seeds))
+    found = (
+        (claim, [c for one in claim.compare for c in table.contrasts(claim, one)]) for claim in recipe.claims
+    )
+    return [Judgement(claim, tuple(contrasts), recipe.lacks, wanted) for claim, contrasts in found]
 
 
 class _Term(NamedTuple):
@@ -174,11 +176,13 @@ class _Table:
 
     def _label(self, terms: list[_Term], one: Comparison) -> str:
         names = {column.name: column.label or column.name for column in self.recipe.columns}
-        row, other = terms[0].row, [term for term in terms[1:] if term.row is terms[0].row]
-        label = f"{row.label or row.name}: {names[terms[0].column]}"
-        label += f" over {names[other[0].column]}" if other else ""
-        for score in filter(None, (one.score, one.less_score)):
-            label += f" ({self.recipe.scores[score].label})"
+        row, sides = terms[0].row, [term for term in terms if term.row is terms[0].row]
+        said = [names[term.column] for term in sides]
+        score = [f" ({self.recipe.scores[term.score].label})" for term in sides]
+        if one.less_score:
+            said = [name + what for name, what in zip(said, score, strict=True)]
+        label = f"{row.label or row.name}: {' over '.join(said)}"
+        label += score[0] if one.score and not one.less_score else ""
         if one.against:
             against = self.rows[one.against]
             label += f", against {against.label or against.name}"
@@ -191,7 +195,9 @@ class _Table:
     def _value(self, term: _Term, scale: Scale, seed: int) -> float | None:
         entry = self.found.get((f"{term.row.name}.{term.column}", scale, seed))
         wanted = self.recipe.scores[term.score]
-        return None if entry is None else wanted.factor * entry.values.get(wanted.key, math.nan)
+        value = math.nan if entry is None else wanted.factor * entry.values.get(wanted.key, math.nan)
+        has_run = entry is not None and (entry.status == "diverged" or not math.isnan(value))
+        return value if has_run else None
 
 
 def _total(terms: Sequence[tuple[float, float | None]], one: Comparison) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedskew.errors import ConfigError, unknown
+from fedskew.errors import ConfigError, reason, unknown
 from fedskew.reproduce.recipe import Recipe, Settings
 
 _JOINED = ("settings", "quick", "groups")  # tables of both are merged
@@ -97,4 +97,4 @@ def _parse(name: str, table: Settings, where: str) -> Recipe:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the recipe"
-        raise ConfigError(f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}.") from None
+        raise ConfigError(f"{where}: {place}: {reason(first['msg'])}.") from None

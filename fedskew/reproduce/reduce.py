@@ -56,5 +56,7 @@ def reducer(name: str) -> Reducer:
 
 def _rounds_to(values: Sequence[float], target: float) -> float:
     """One more than there are rounds where the target was not reached, which is a lower bound."""
+    if not values:
+        return math.nan
     reached = (number for number, value in enumerate(values, 1) if value >= target)
     return float(next(reached, len(values) + 1))

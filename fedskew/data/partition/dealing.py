@@ -19,8 +19,10 @@ def cut(shares: Floats, totals: Indices) -> Indices:
     """Cuts class c at floor(cumsum(shares of c) * total of c); shares [K, C], totals [C], sizes [K, C]."""
     running = np.cumsum(shares, axis=0)
     # Divided by its own end, the last cut is exactly the total: rounding never leaves a sample over.
-    edges = np.floor(running / running[-1] * totals).astype(np.int64)
-    return between(edges)
+    edges = running / running[-1] * totals
+    return between(
+        np.floor(edges + 1e-9).astype(np.int64)
+    )  # 0.29 of 100 are 29, whatever floating point says
 
 
 def matched(counts: Indices, totals: Indices) -> Indices:

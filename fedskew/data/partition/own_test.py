@@ -42,11 +42,22 @@ class Incomplete(Scheme):
 
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
         enough_samples(train, self.clients)
-        owns = self.ownership(train, random)
+        for _ in range(TRIES):
+            owner = self._owner(train, self.ownership(train, random), random)
+            marked = dealing.sample(owner, self.test_share, random)
+            taught = train.labels[(owner != NOBODY) & ~marked]
+            if len(np.unique(taught)) == (train.totals > 0).sum():
+                return _with_own_test(train, owner, marked)
+        raise ConfigError(
+            f"a class kept no training sample in {TRIES} draws: with {self.clients} clients its shares round to "
+            "none, are dropped with too small clients, or become tests; use fewer clients"
+        )
+
+    def _owner(self, train: Samples, owns: Mask, random: Generator) -> Indices:
+        """Who gets which sample, when clients that are too small get none."""
         weight = owns / owns.sum(axis=1, keepdims=True) * random.lognormal(0, self.sigma, (self.clients, 1))
         owner = dealing.hand_out(train.labels, dealing.rounded(weight, train.totals), random)
-        owner = _large(owner, self.clients, self.minimum)[owner]
-        return _with_own_test(train, owner, dealing.sample(owner, self.test_share, random))
+        return _large(owner, self.clients, self.minimum)[owner]
 
     def ownership(self, train: Samples, random: Generator) -> Mask:
         """Which client has which class, [K, C]: drawn until every class of the data has an owner."""

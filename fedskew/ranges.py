@@ -1,0 +1,37 @@
+"""Ranges that settings must lie in, as types, and the check that they do."""
+
+from dataclasses import fields
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from fedskew.errors import ConfigError, reason
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+SomeFraction = Annotated[float, Field(gt=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]  # of a running mean
+Minority = Annotated[float, Field(ge=0, lt=0.5)]
+
+
+def enforce(settings: Any, *names: str) -> None:
+    """Brings these fields of a dataclass, or all, to their types; ConfigError names the first that does not fit."""
+    kind: type = type(settings)
+    for name in names or [field.name for field in fields(settings)]:
+        value = getattr(settings, name)
+        try:
+            checked = _rule(kind, name).validate_python(value)
+        except ValidationError as error:
+            why = reason(error.errors()[0]["msg"])
+            raise ConfigError(f"{kind.__name__}.{name} = {value!r}: {why}.") from None
+        object.__setattr__(settings, name, checked)
+
+
+@cache
+def _rule(kind: type, name: str) -> TypeAdapter[Any]:
+    hint = get_type_hints(kind, include_extras=True)[name]
+    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
