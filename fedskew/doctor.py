@@ -69,7 +69,7 @@ def _calibration(case: Case) -> Iterator[str]:
     if masks and 4 * apart > pairs:
         yield (
             f"{goal.name}: {apart} of {pairs} pairs of classes meet in no client, and a loss over a client's "
-            "own classes never tells them apart. FedRS and FedOVA do not have this trouble."
+            "own classes never tells them apart. Losses over all classes do: FedAvg, FedRS, and FedOVA."
         )
     if isinstance(goal, parts.CalibratedSoftmax) and int(case.held.min()) == case.counts.shape[1]:
         margins = losses.fedlc_margins(case.counts.double(), goal.tau, goal.margin)

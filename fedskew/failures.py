@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedskew.errors import DivergedError, FedskewError
 from fedskew.store.reader import RunReader
@@ -29,7 +30,16 @@ def note_failure(place: Path, error: FedskewError) -> None:
 
 def why(place: Path) -> str | None:
     """Why the run failed; None if it did not, or was taken up again since."""
-    events = [event for event in RunReader(place).events() if event["event"] in (*ENDED, *GOES_ON)]
-    if events and events[-1]["event"] in ENDED:
-        return str(events[-1].get("why", ""))
-    return None
+    last = _last(RunReader(place))
+    return str(last.get("why", "")) if last.get("event") in ENDED else None
+
+
+def has_diverged(run: RunReader) -> bool:
+    """Whether the run ended by diverging, which it would do again."""
+    return _last(run).get("event") == "diverged"
+
+
+def _last(run: RunReader) -> Mapping[str, Any]:
+    """The last event that began or ended training."""
+    events = [event for event in run.events() if event["event"] in (*ENDED, *GOES_ON)]
+    return events[-1] if events else {}

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedskew import naming
 from fedskew.errors import ConfigError, FedskewError
+from fedskew.failures import has_diverged
 from fedskew.store import layout
 from fedskew.store.lock import Owner
 from fedskew.store.reader import RunReader
@@ -44,6 +45,8 @@ def row(place: Path, out: Path) -> list[str]:
     rounds = config["train"]["rounds"]
     finished = 0 if done is None else done + 1
     state = "complete" if finished == rounds else RUNNING if is_going(place) else RESUMABLE
+    if state == RESUMABLE and has_diverged(reader):
+        state = "diverged"
     shown = [_percent(records, "global.accuracy"), _percent(records, "personal.accuracy")]
     method, seed = config["method"]["preset"], config["seeds"][0]
     return [name, str(method), str(seed), f"{finished}/{rounds}", *shown, state]

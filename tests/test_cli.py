@@ -209,6 +209,7 @@ def test_a_diverging_run_says_so(call: Run) -> None:
     assert "diverged" in err
     assert "train.lr" in err
     assert "Traceback" not in err + out
+    assert "diverged" in call("ls")[1]
 
 
 def test_lists_and_config_errors_do_not_load_torch() -> None:

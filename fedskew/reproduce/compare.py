@@ -105,7 +105,7 @@ def words(contrast: Contrast) -> str:
     form = f"{'' if bound else '+'}.{contrast.digits}f"
     mean, *ends = (bound.value(x) if bound else x for x in (found.mean, found.low, found.high))
     text = f"{mean:{form}}"
-    if len(contrast.seeds) >= SEEDS and math.isfinite(found.low):
+    if math.isfinite(found.low):
         text += f" [{min(ends):{form}}, {max(ends):{form}}]"
     signs = "".join("+" if sign > 0 else "-" if sign < 0 else "0" for sign in found.signs)
     return f"{text} by seed {signs}"

@@ -127,12 +127,19 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str
     if not found:
         return
     yield f"\n{recipe.scores[score].label}{' in per cent' if recipe.scores[score].percent else ''}\n"
-    yield "| | method | published | ours | difference | seeds | scale |"
-    yield "|---|---|---|---|---|---|---|"
-    for line in found:
-        names = f"{line.row.label or line.row.name} | {line.column.label or line.column.name}"
-        numbers = f"{line.printed} | {line.found} | {line.difference} | {line.seeds} | {line.scale}"
-        yield f"| {names} | {numbers} |"
+    table = {
+        "": [line.row.label or line.row.name for line in found],
+        "method": [line.column.label or line.column.name for line in found],
+        "published": [line.printed for line in found],
+        "ours": [line.found for line in found],
+        "difference": [line.difference for line in found],
+        "seeds": [line.seeds for line in found],
+        "scale": [str(line.scale) for line in found],
+    }
+    told = {head: cells for head, cells in table.items() if set(cells) != {"-"}}
+    yield f"| {' | '.join(told)} |"
+    yield "|---" * len(told) + "|"
+    yield from (f"| {' | '.join(cells)} |" for cells in zip(*told.values(), strict=True))
 
 
 def _contests(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
