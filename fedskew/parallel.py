@@ -12,6 +12,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedskew.cores import cores
 from fedskew.errors import FedskewError
 
 
@@ -25,12 +26,6 @@ class News(NamedTuple):
 
 
 Tell = Callable[[News], None]
-
-
-def cores() -> int:
-    """Processor cores this process may use."""
-    mine = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(mine(0)) if mine else os.cpu_count() or 1
 
 
 def prepare() -> ForkServerContext:

@@ -39,7 +39,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A machine with two cores on which steps take as long as the test says."""
 
     def of(times: Times, blocks: float = 1.0) -> None:
-        monkeypatch.setattr(choose, "available", lambda: 2)
+        monkeypatch.setattr(choose, "cores", lambda: 2)
         monkeypatch.setattr(choose, "prepare", lambda backend: "native" in times)
         monkeypatch.setattr(choose, "ready", lambda: False)
         monkeypatch.setattr(choose, "_steps", lambda feed, backends: {b: times[b] for b in backends})
@@ -84,7 +84,7 @@ def test_what_is_set_stays(world: Any) -> None:
 
 def test_one_core_has_no_use_for_a_pool(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     world({"autograd": 0.02, "native": 0.005})
-    monkeypatch.setattr(choose, "available", lambda: 1)
+    monkeypatch.setattr(choose, "cores", lambda: 1)
     assert picked(feed()) == ("serial", "native")
 
 

@@ -12,7 +12,7 @@ import fedskew
 
 ROOT = Path(fedskew.__file__).parent
 LEVELS = (
-    ("errors",),
+    ("errors", "cores"),
     ("ranges", "keys", "tree", "augment"),
     ("values", "losses", "metrics", "data", "store"),
     ("kernels",),

@@ -29,14 +29,14 @@ def bench(
     from fedskew.bench.sheet import text
     from fedskew.bench.workloads import WORKLOADS, workload
     from fedskew.config import parse
+    from fedskew.cores import cores
     from fedskew.engines.choose import Choice
-    from fedskew.engines.pool import available
     from fedskew.files import write_text
 
     chosen = {name: workload(name) for name in workloads or WORKLOADS}
     table = {"name": engine, "backend": backend, "workers": workers}
     asked = Choice(**parse({"engine": table}, "fedskew bench").engine.model_dump())
-    best = peaks(workers or available())
+    best = peaks(workers or cores())
     rows = []
     for name, work in chosen.items():
         console.print(f"{name}: {work.about}", markup=False)

@@ -135,8 +135,8 @@ def _warnings(config: Config, seed: int) -> list[str]:
 def _machine() -> Iterator[str]:
     import torch
 
+    from fedskew.cores import cores
     from fedskew.kernels import build
-    from fedskew.parallel import cores
 
     ray = "ray" if find_spec("ray") else "ray (not installed: pip install 'fedskew[ray]')"
     yield f"engines: serial, vectorised, pool on {cores()} cores, {ray}; torch {torch.__version__}."

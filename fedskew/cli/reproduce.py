@@ -132,14 +132,14 @@ def reproduce(
 def _work(
     recipe: Recipe, jobs: Sequence[Job], room: Room, seeds: Sequence[int], plan_only: bool
 ) -> list[FedskewError]:
-    from fedskew import parallel
+    from fedskew.cores import cores
     from fedskew.reproduce import perform
 
     if not plan_only and time.monotonic() >= room.deadline:
         console.print(f"{recipe.name}: {_TIME_IS_UP}")
         return []
     plan = perform.plan(jobs, lambda text: console.print(text, markup=False))
-    count = room.workers or parallel.cores()
+    count = room.workers or cores()
     hours = plan.seconds / 3600 / count
     console.print(
         f"{recipe.name}: {len(plan.tasks)} runs are missing, about {hours:.1f} hours with {count} workers."

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from fedskew.algorithm import Algorithm
+from fedskew.cores import cores
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
-from fedskew.engines.pool import Pool, available
+from fedskew.engines.pool import Pool
 from fedskew.engines.quarters import quarters
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
@@ -77,7 +78,7 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
         return replace(choice, backend=backend)
     client = _typical(feed)
     engines: dict[Name, float] = {"serial": times[backend] * feed.steps(client)}
-    on_cpu, workers = choice.device == "cpu", choice.workers or available()
+    on_cpu, workers = choice.device == "cpu", choice.workers or cores()
     if on_cpu and workers > 1 and engines["serial"] > _LONG and not _inside_worker():
         engines["pool"] = (engines["serial"] + _HANDLING) / workers
     small = times.get("autograd", times[backend]) < _SMALL or not on_cpu

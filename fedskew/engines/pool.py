@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from fedskew.algorithm import Algorithm
+from fedskew.cores import cores
 from fedskew.data.federation import Federation, Training
 from fedskew.engines import wire
 from fedskew.engines.crew import Crew, Task
@@ -61,7 +62,7 @@ class Pool:
         # torch's context sends tensors through shared memory where a process is not forked.
         context = torch.multiprocessing.get_context(way)
         prepare(backend)  # once, before there are workers
-        self._crew = Crew(context, partial(serve, site), workers or available())
+        self._crew = Crew(context, partial(serve, site), workers or cores())
         self._end = weakref.finalize(self, _end, self._crew, self.kept)
 
     def adopt(self, kept: MutableMapping[int, State]) -> None:
@@ -150,11 +151,6 @@ def _source(way: str, feed: Feed, recipe: Recipe | None) -> Callable[[], Feed]:
     federation = feed.federation
     shared = federation.data._replace(x=feed.x.share_memory_())  # type: ignore[no-untyped-call]
     return _Remake(recipe, Federation(shared, federation.partition), feed.training)
-
-
-def available() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count() or 1
 
 
 def _end(crew: Crew, shelf: Shelf) -> None:

@@ -21,10 +21,10 @@ import torch
 from ray.exceptions import RayActorError, RayTaskError
 
 from fedskew.algorithm import Algorithm
+from fedskew.cores import cores
 from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
-from fedskew.engines.pool import available
 from fedskew.engines.quarters import keep_memory, quarters
 from fedskew.errors import FedskewError
 from fedskew.examine import Exam, Marks, examine
@@ -231,7 +231,7 @@ def connect(workers: int) -> None:
     # A network or a method of the user's own is found where this process finds it.
     paths = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}}
     ray.init(
-        num_cpus=None if joins else workers or available(),
+        num_cpus=None if joins else workers or cores(),
         include_dashboard=None if joins else False,
         runtime_env=paths,
         log_to_driver=False,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fedskew.config import Config, parse
 from fedskew.errors import ConfigError
 from fedskew.reproduce import load
-from fedskew.reproduce.recipe import Column, Recipe, Row, Scale, Settings
+from fedskew.reproduce.recipe import SCALES, Column, Recipe, Row, Scale, Settings
 
 QUICK = ".quick"
 _ENGINE = {"engine": {"name": "serial"}}  # cells run beside each other, so each takes one core
@@ -91,7 +91,7 @@ def homes() -> dict[str, tuple[str, str]]:
     """By digest, the recipe and the name under which runs are kept."""
     found: dict[str, tuple[str, str]] = {}
     for name in load.names():
-        for scale in ("full", "quick"):
+        for scale in SCALES:
             for cell in cells(load.load(name), scale):
                 found.setdefault(cell.digest, (name, _stored(cell)))
     return found

@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fedskew.reproduce.recipe import Column, Contest, Recipe, Row, Scale
+from fedskew.reproduce.recipe import SCALES, Column, Contest, Recipe, Row, Scale
 from fedskew.reproduce.results import Entry
-
-_SCALES: tuple[Scale, ...] = ("full", "quick")
 
 
 class Standing(NamedTuple):
@@ -46,7 +44,7 @@ def rankings(recipe: Recipe, entries: Sequence[Entry]) -> list[Ranking]:
     """Every contest in which anybody can be ranked, by full runs or by quick ones, whichever rank more."""
     found = []
     for contest in recipe.contests:
-        made = [_ranking(recipe, contest, entries, scale) for scale in _SCALES]
+        made = [_ranking(recipe, contest, entries, scale) for scale in SCALES]
         found.append(max(made, key=lambda one: len(one.standings)))
     return [one for one in found if one.standings]
 

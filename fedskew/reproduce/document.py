@@ -10,7 +10,7 @@ from typing import get_args
 from fedskew.reproduce import compare, contest, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, Verdict, judge
-from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.recipe import SCALES, Recipe
 from fedskew.reproduce.results import Entry
 
 _HEAD = """# Reproduction
@@ -88,7 +88,7 @@ def _judged(found: Mapping[str, Sequence[Entry]]) -> list[tuple[Recipe, Judgemen
 
 
 def _current(recipe: Recipe, folder: Path) -> list[Entry]:
-    every = [cell for scale in ("full", "quick") for cell in cells(recipe, scale)]
+    every = [cell for scale in SCALES for cell in cells(recipe, scale)]
     order = [(cell.name, cell.digest) for cell in every]
     return results.joined(results.read(recipe.name, folder), [], order)
 
@@ -126,6 +126,7 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str
     found = [line for line in compare.lines(recipe, entries, score) if line.ours is not None]
     if not found:
         return
+    full = {cell.name: cell.config.train.rounds for cell in cells(recipe) if not cell.study}
     yield f"\n{recipe.scores[score].label}{' in per cent' if recipe.scores[score].percent else ''}\n"
     table = {
         "": [line.row.label or line.row.name for line in found],
@@ -134,12 +135,23 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str
         "ours": [line.found for line in found],
         "difference": [line.difference for line in found],
         "seeds": [line.seeds for line in found],
-        "scale": [str(line.scale) for line in found],
+        "rounds": [_rounds(line, entries, full) for line in found],
     }
     told = {head: cells for head, cells in table.items() if set(cells) != {"-"}}
     yield f"| {' | '.join(told)} |"
     yield "|---" * len(told) + "|"
     yield from (f"| {' | '.join(cells)} |" for cells in zip(*told.values(), strict=True))
+
+
+def _rounds(line: compare.Line, entries: Sequence[Entry], full: Mapping[str, int]) -> str:
+    """How many, and of how many if the run is quick; a close look at a network has none."""
+    name = f"{line.row.name}.{line.column.name}"
+    if name not in full:
+        return "quick" if line.scale == "quick" else "-"
+    if line.scale == "full":
+        return str(full[name])
+    run = {str(entry.rounds) for entry in entries if (entry.cell, entry.scale) == (name, "quick")}
+    return f"{' or '.join(sorted(run))} of {full[name]} (quick)"
 
 
 def _contests(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
@@ -150,9 +162,17 @@ def _contests(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _provenance(entries: Sequence[Entry]) -> Iterator[str]:
-    makers = sorted({entry.code for entry in entries})
-    hours = sum(entry.seconds for entry in entries) / 3600
-    yield f"\n{len(entries)} runs, {hours:.1f} core hours, code {', '.join(makers)}."
+    makers = {part for entry in entries for part in entry.code.split(",")}
+    quick, hours = (
+        sum(entry.scale == "quick" for entry in entries),
+        sum(entry.seconds for entry in entries) / 3600,
+    )
+    by = (
+        f"code {min(makers)}"
+        if len(makers) == 1
+        else f"by {len(makers)} versions of the code, which the CSV names"
+    )
+    yield f"\n{len(entries)} run{'s' * (len(entries) > 1)} ({quick} quick), {hours:.1f} core hours, {by}."
 
 
 def _judgement(one: Judgement) -> Iterator[str]:

@@ -8,13 +8,12 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from fedskew import stats
-from fedskew.reproduce.recipe import Claim, Comparison, Recipe, Row, Scale
+from fedskew.reproduce.recipe import SCALES, Claim, Comparison, Recipe, Row, Scale
 from fedskew.reproduce.results import Entry
 
 Verdict = Literal["confirmed", "refuted", "undecided", "not tested"]
 SEEDS = 3  # with fewer, or fewer than the recipe has, a verdict is marked
 _SIGN = 1e-9  # a claim without a size: its sign is all that is claimed
-_SCALES: tuple[Scale, ...] = ("full", "quick")
 
 
 class Bound(NamedTuple):
@@ -154,7 +153,7 @@ class _Table:
         if gain is None and one.slack is None and _bound(one) is None:
             gain = _total([(term.sign, self._published(term)) for term in terms], one)
         plain = Contrast(self._label(terms, one), gain, one.slack, _bound(one), score.digits)
-        for scale in _SCALES:
+        for scale in SCALES:
             known: dict[int, float] = {}
             for seed in self.seeds:
                 value = _total([(term.sign, self._value(term, scale, seed)) for term in terms], one)

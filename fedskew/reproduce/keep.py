@@ -7,13 +7,13 @@ from pathlib import Path
 
 from fedskew.reproduce import collect, curves, details, results
 from fedskew.reproduce.cells import Cell, cells, folder
-from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.recipe import SCALES, Recipe
 from fedskew.reproduce.results import Entry
 
 
 def keep(recipe: Recipe, out: Path, into: Path, seeds: Iterable[int] = ()) -> list[Entry]:
     """Every finished run of a recipe, and what was kept before of its present settings."""
-    every = [cell for scale in ("full", "quick") for cell in cells(recipe, scale)]
+    every = [cell for scale in SCALES for cell in cells(recipe, scale)]
     wanted = sorted({*recipe.seeds, *seeds})
     new, lines = [], []
     for cell in every:

@@ -12,6 +12,7 @@ from fedskew.reproduce.reduce import reducer
 
 Settings = dict[str, Any]  # a part of a configuration, nested as in its file
 Scale = Literal["full", "quick"]
+SCALES: tuple[Scale, ...] = ("full", "quick")
 Tier = Annotated[int, Field(ge=1, le=3)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
 _PRINTED = re.compile(r"(?P<mean>-?[\d.]+)(?:±(?P<std>[\d.]+))?(?P<doubt>\?)?")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from fedskew import parallel, prolong, runs
+from fedskew.cores import cores
 from fedskew.errors import FedskewError
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
@@ -91,7 +92,7 @@ def set_aside(job: Job) -> None:
 
 def carry_on(places: Sequence[Path], workers: int, deadline: float, tell: Tell) -> None:
     """Trains the runs until they end or the time is up; every round is told and none is lost."""
-    count = min(workers or parallel.cores(), len(places))
+    count = min(workers or cores(), len(places))
     if count <= 1:
         _in_turn(places, deadline, tell)
         return
