@@ -177,7 +177,7 @@ def test_a_slow_server_is_waited_for(server: ThreadingHTTPServer, tmp_path: Path
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"put the file into .* or below the folder given by data_dir"):
+    with pytest.raises(DataError, match=r"put the file into .* or below the folder given by data\.dir"):
         fetch("http://127.0.0.1:9/x", tmp_path / "x", lambda p: True, lambda *_: None, QUICK)
 
 

@@ -135,9 +135,12 @@ def test_claims_point_upwards(recipe: Recipe) -> None:
     for judgement in judge(recipe, []):
         assert judgement.contrasts, f"{judgement.claim.id} compares nothing"
         for contrast in judgement.contrasts:
-            assert contrast.slack is not None or contrast.claimed is None or contrast.claimed > 0, (
-                contrast.label
-            )
+            assert (
+                contrast.slack is not None
+                or contrast.within is not None
+                or contrast.claimed is None
+                or contrast.claimed > 0
+            ), contrast.label
 
 
 def test_cells_are_experiments(recipe: Recipe) -> None:

@@ -252,6 +252,14 @@ def test_not_worse_than(tmp_path: Path, lower: float, verdict: str) -> None:
     assert judged(tmp_path, f"{{ {PAIR}, slack = 0.2 }}", found).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("gap", "verdict"), [(0.1, "confirmed"), (-0.1, "confirmed"), (0.3, "refuted"), (-0.3, "refuted")]
+)
+def test_about_equal(tmp_path: Path, gap: float, verdict: str) -> None:
+    found = entries({"two.fedlc": [0.5 + gap / 100] * 3, "two.fedavg": [0.5] * 3})
+    assert judged(tmp_path, f"{{ {PAIR}, within = 0.2 }}", found).verdict == verdict
+
+
 def test_a_difference_held_against_another_row(tmp_path: Path) -> None:
     """(60 - 50) - (71 - 70) = 9 points; published (60 - 50) - nothing, since 90 is doubtful: the sign only."""
     found = entries({"two.fedlc": [0.6], "two.fedavg": [0.5], "four.fedlc": [0.71], "four.fedavg": [0.7]})

@@ -117,4 +117,6 @@ def claimed(contrast: Contrast) -> str:
         return f"{contrast.bound.side} {contrast.bound.number:g}"
     if contrast.slack is not None:
         return f"at least -{contrast.slack:g}"
+    if contrast.within is not None:
+        return f"within {contrast.within:g}"
     return "above 0" if contrast.claimed is None else f"{contrast.claimed:+.{contrast.digits}f}"

@@ -37,6 +37,7 @@ class Contrast(NamedTuple):
     label: str
     claimed: float | None  # None: the sign only
     slack: float | None
+    within: float | None
     bound: Bound | None  # which the differences are counted from
     digits: int
     scale: Scale | None = None
@@ -50,6 +51,8 @@ class Contrast(NamedTuple):
             return "not tested"
         if self.slack is not None:
             return stats.verdict([value + self.slack for value in self.differences], _SIGN)
+        if self.within is not None:
+            return stats.verdict([self.within - abs(value) for value in self.differences], _SIGN)
         if self.claimed is None and not any(self.differences):
             return "undecided"  # no sign at all, as where neither reached the accuracy that was asked for
         return stats.verdict(self.differences, self.claimed or _SIGN)
@@ -150,9 +153,9 @@ class _Table:
     def _contrast(self, terms: list[_Term], one: Comparison) -> Contrast:
         row, score = terms[0].row, self.recipe.scores[terms[0].score]
         gain = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
-        if gain is None and one.slack is None and _bound(one) is None:
+        if gain is None and one.slack is None and one.within is None and _bound(one) is None:
             gain = _total([(term.sign, self._published(term)) for term in terms], one)
-        plain = Contrast(self._label(terms, one), gain, one.slack, _bound(one), score.digits)
+        plain = Contrast(self._label(terms, one), gain, one.slack, one.within, _bound(one), score.digits)
         for scale in SCALES:
             known: dict[int, float] = {}
             for seed in self.seeds:

@@ -106,6 +106,7 @@ class Comparison(_Closed):
     below: float | None = Field(None, description="a number to be below")
     gain: float | dict[str, float] | None = Field(None, description="claimed; default: as published")
     slack: float | None = Field(None, description="not lower by more than this, instead of a gain")
+    within: float | None = Field(None, description="neither lower nor higher by more than this")
     score: str | None = None
     less_score: str | None = Field(None, description="of what it is compared with, where it is another")
 
