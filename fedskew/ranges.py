@@ -1,10 +1,10 @@
 """Ranges that settings must lie in, as types, and the check that they do."""
 
-from dataclasses import fields
-from functools import cache
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
+from weakref import WeakKeyDictionary
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
 
 from fedskew.errors import ConfigError, reason
 
@@ -31,7 +31,14 @@ def enforce(settings: Any, *names: str) -> None:
         object.__setattr__(settings, name, checked)
 
 
-@cache
+_KNOWN: WeakKeyDictionary[type, dict[str, TypeAdapter[Any]]] = WeakKeyDictionary()  # classes may come and go
+
+
 def _rule(kind: type, name: str) -> TypeAdapter[Any]:
-    hint = get_type_hints(kind, include_extras=True)[name]
-    return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    known = _KNOWN.setdefault(kind, {})
+    if name not in known:
+        hint: Any = get_type_hints(kind, include_extras=True)[name]
+        checks_itself = is_dataclass(hint)
+        rules = None if checks_itself else ConfigDict(arbitrary_types_allowed=True)
+        known[name] = TypeAdapter(InstanceOf[hint] if checks_itself else hint, config=rules)
+    return known[name]

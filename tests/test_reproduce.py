@@ -894,10 +894,10 @@ def test_a_page_with_results(tmp_path: Path) -> None:
     ]
     results.write(recipe, tmp_path, made)
     page = document.render(tmp_path)
-    assert "| Fashion-MNIST, non-IID-2 | FedOVA | 89.4 | 90.0 ± 0.0 | +0.6 | 3 | full |" in page
+    assert "| Fashion-MNIST, non-IID-2 | FedOVA | 89.4 | 90.0 ± 0.0 | +0.6 | 3 | 200 |" in page
     assert re.search(r"\| C-1 \| FedOVA, .* \| confirmed so far \(1 of 9 comparisons tested\) \|", page)
     assert re.search(r"\| C-5 \| .* \| refuted so far \(1 of 3 comparisons tested\) \|", page)
     summary = document.summary(tmp_path, "page.md")
     assert "| FedOVA | [C-1](page.md#fedova-table-1)* | - | - | [C-1](page.md#fedova-table-1), " in summary
     assert "C-5" not in summary, "it is no claim of the paper, and not settled"
-    assert "6 runs, 6.0 core hours, code 0.1.0+x." in page
+    assert "6 runs (0 quick), 6.0 core hours, code 0.1.0+x." in page
