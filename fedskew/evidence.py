@@ -82,19 +82,17 @@ def _row(row: dict[str, Cell], done: dict[str, list[Entry]], metric: str) -> Ite
     if where is None:
         return
     for method, cell in row.items():
-        sides = [
-            {e.seed: e for e in done[one.name] if _value(e, metric) is not None} for one in (cell, row[BASE])
-        ]
+        sides = [_by_seed(done[one.name], metric) for one in (cell, row[BASE])]
         seeds = sorted(sides[0].keys() & sides[1].keys())
         if seeds:
-            value, base = (stats.summarise([_value(side[s], metric) or 0.0 for s in seeds]) for side in sides)
-            configs = frozenset(side[s].config for side in sides for s in seeds)
+            value, base = (stats.summarise([side[seed] for seed in seeds]) for side in sides)
+            configs = frozenset(entry.config for one in (cell, row[BASE]) for entry in done[one.name])
             yield Finding(where, method, metric, value, base, configs)
 
 
-def _value(entry: Entry, metric: str) -> float | None:
-    value = entry.values.get(f"{metric}.mean10", math.nan)
-    return None if math.isnan(value) else value
+def _by_seed(entries: Sequence[Entry], metric: str) -> dict[int, float]:
+    found = {entry.seed: entry.values.get(f"{metric}.mean10", math.nan) for entry in entries}
+    return {seed: value for seed, value in found.items() if not math.isnan(value)}
 
 
 def _setting(cell: Cell) -> Setting | None:

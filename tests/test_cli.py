@@ -226,24 +226,29 @@ def test_lists_and_config_errors_do_not_load_torch() -> None:
         assert done.returncode == 0, (words, done.stderr)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path, number: int) -> None:
-    config = tmp_path / "c.toml"
-    config.write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
-    words = [sys.executable, "-m", "fedskew", "run", "c.toml", "--workers", "1"]
+def training(folder: Path, words: Sequence[str], names: Sequence[str]) -> subprocess.Popen[str]:
+    """A command that trains in a session of its own, once each of its runs has a round behind it."""
+    (folder / "c.toml").write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
     running = subprocess.Popen(
-        words,
-        cwd=tmp_path,
+        [sys.executable, "-m", "fedskew", *words],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
         # A test run in the background ignores SIGINT, and its children would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    metrics = tmp_path / "runs/run/0/metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
+    metrics = [folder / f"runs/{name}/0/metrics.jsonl" for name in names]
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not all(one.exists() and one.stat().st_size for one in metrics):
         time.sleep(0.05)
+    return running
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path, number: int) -> None:
+    running = training(tmp_path, ("run", "c.toml", "--workers", "1"), ["run"])
     os.kill(running.pid, number)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
@@ -252,32 +257,9 @@ def test_an_interrupt_saves_and_names_the_resume_command(tmp_path: Path, number:
 
 
 def test_an_interrupt_of_many_runs_shows_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text(GOOD + "[train]\nrounds = 2000\nepochs = 1\n")
-    words = [
-        sys.executable,
-        "-m",
-        "fedskew",
-        "compare",
-        "c.toml",
-        "--methods",
-        "fedavg,fedlc",
-        "--workers",
-        "2",
-    ]
-    running = subprocess.Popen(
-        words,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # whose processes are all interrupted, as by a terminal
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    metrics = [tmp_path / f"runs/run-{name}/0/metrics.jsonl" for name in ("fedavg", "fedlc")]
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not all(one.exists() and one.stat().st_size for one in metrics):
-        time.sleep(0.05)
-    os.killpg(running.pid, signal.SIGINT)
+    words = ("compare", "c.toml", "--methods", "fedavg,fedlc", "--workers", "2")
+    running = training(tmp_path, words, ["run-fedavg", "run-fedlc"])
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal interrupts every process
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "fedskew resume" in out

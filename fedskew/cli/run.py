@@ -104,7 +104,6 @@ def compare(
 
     trackers = open_all(track or [])
     jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
-    _refuse_twice(jobs)
     places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
     if failed and not places:
         console.print("none of these runs has failed.")
@@ -186,6 +185,7 @@ def _dry(config: Config) -> None:
 def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
     from fedskew import runs
 
+    _refuse_twice(jobs)
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
     settled: dict[str, dict[str, Any]] = {}
@@ -208,6 +208,7 @@ def _again(jobs: Sequence[tuple[Config, int]], out: Path, only_failed: bool) -> 
     from fedskew import failures, runs
     from fedskew.store import layout
 
+    _refuse_twice(jobs)
     if only_failed:
         there = [(c, s) for c, s in jobs if layout.is_run(runs.folder(c, s, out))]
         jobs = [(c, s) for c, s in there if failures.why(runs.folder(c, s, out)) is not None]

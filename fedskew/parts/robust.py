@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,9 +18,6 @@ from fedskew.parts.aggregates import moved
 from fedskew.ranges import Minority, Positive
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
