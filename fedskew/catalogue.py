@@ -63,6 +63,7 @@ METHODS: dict[str, Entry] = {
     ),
     "fedrod": Entry("Chen and Chao, FedRoD", 2022, "a balanced shared head and a personal one beside it"),
     "ditto": Entry("Li et al., Ditto", 2021, "a private network, pulled towards the global one"),
+    "feddml": Entry("Shen et al., FML", 2020, "a private network and the uploaded one teach each other"),
     "pfedme": Entry("Dinh et al., pFedMe", 2020, "a private network that the uploaded one follows"),
     "per-fedavg": Entry(FALLAH, 2020, "a start from which one step at home goes far"),
     "per-fedavg-hf": Entry(FALLAH, 2020, "Per-FedAvg with its Hessian-free correction"),

@@ -21,8 +21,9 @@ from fedskew.parts.shares import Everything
 from fedskew.phase import Context, Update, Value
 from fedskew.step import SGD, Step
 from fedskew.tree import Tree
-from fedskew.values import Batch, Model, View
+from fedskew.values import Batch, Model, Out, View
 
+Lesson = Callable[[Tensor, Out, Batch, Tree], Tensor]  # (loss, output, batch, working tree) -> loss
 BUILT_IN = ("trained", "global", "adapted", "adapted_step")  # personal models that every method has
 
 
@@ -127,8 +128,9 @@ class Kit(NamedTuple):
         objective: Objective | None = None,
         terms: Sequence[Term] | None = None,
         solver: SGD | None = None,
+        lesson: Lesson | None = None,
     ) -> Update:
-        """The ordinary update: the network under objective and terms, by SGD."""
+        """The ordinary update: the network under objective and terms, by SGD; `lesson` has the last word."""
         goal = objective or self.method.objective
         added = tuple(self.method.terms if terms is None else terms)
         own = tuple(f"{term.name}/{name}" for term in added for name in term.own(self.model))
@@ -141,6 +143,8 @@ class Kit(NamedTuple):
             total = value
             for term in added:
                 total = term.loss(total, out, batch, self.view(term, work, context))
+            if lesson:
+                total = lesson(total, out, batch, work)
             return Value(total, value, out.buffers)
 
         def pull(work: Tree, context: Context) -> Tree:
@@ -159,8 +163,9 @@ class Kit(NamedTuple):
         self,
         place: str,
         objective: Objective,
-        pull: Callable[[Tree, Context], Tree],
         solver: Step,
+        pull: Callable[[Tree, Context], Tree] | None = None,
+        lesson: Lesson | None = None,
         repeats: int = 1,
     ) -> Update:
         """An update of a second network of the same shape, whose entries are kept under `place`."""
@@ -169,6 +174,7 @@ class Kit(NamedTuple):
             params = tree.under(work, place)
             out = self.model.forward(params, batch.x, True)
             value = objective.loss(out, batch, self.view(objective, params, context))
-            return Value(value, value, tree.prefix(out.buffers, place))
+            total = lesson(value, out, batch, work) if lesson else value
+            return Value(total, value, tree.prefix(out.buffers, place))
 
         return Update(tuple(f"{place}/{n}" for n in self.model.trainable), loss, pull, solver, repeats)

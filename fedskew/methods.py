@@ -27,6 +27,7 @@ from fedskew.parts import (
     MetaSteps,
     Mix,
     MoreauEnvelope,
+    MutualLearning,
     Normalised,
     Nothing,
     OneVsAll,
@@ -95,6 +96,7 @@ lg_head = Method(share=Top(), overall="ensemble")
 fedproto = Method(share=Nothing(), terms=(Prototypes(),), overall="ensemble")
 fedrod = Method(objective=BalancedSoftmax(), terms=(OwnHead(),), personal="own_heads")
 ditto = Method(schedule=PrivateCopy(), personal="private")
+feddml = Method(schedule=MutualLearning(), personal="private")
 pfedme = Method(schedule=MoreauEnvelope(), server=Mix(), personal="private")
 per_fedavg = Method(schedule=MetaSteps(), personal="adapted")
 per_fedavg_hf = Method(schedule=MetaSteps(order="hessian_free"), personal="adapted")

@@ -30,6 +30,7 @@ NAMED = (
     *("fedlc+fedphp", "fedlc+grpfed-aggregation", "fedabc+grpfed-aggregation", "fedrs+grpfed-aggregation"),
     *("fedrep+fedprox", "fedrep+scaffold", "fedrs+ditto", "fedova+fedprox", "grpfed+fedabc", "fedlc+pfedme"),
     *("map+fedavgm", "feddyn+fedlc", "moon+fedrs", "fedproto+fedphp", "fedper+ditto", "fedaws+fedabc"),
+    "feddml+fedlc",
 )
 PAIRS = ["+".join(pair) for pair in combinations(presets(), 2)]
 

@@ -41,6 +41,7 @@ def of(name: str) -> Cost:
         ("map", WHOLE, WHOLE, WHOLE + 1),
         ("moon", WHOLE, WHOLE, WHOLE + 1),
         ("ditto", WHOLE, WHOLE, WHOLE),
+        ("feddml", WHOLE, WHOLE, WHOLE),
         ("grpfed", WHOLE, WHOLE + 1, 2 * LAYER + CRITIC),
         ("fedproto", PROTOTYPES, PROTOTYPES, WHOLE),
         ("fedrep+scaffold", 4 * LAYER, 4 * LAYER, HEAD + WHOLE),

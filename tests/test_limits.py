@@ -122,6 +122,12 @@ LIMITS = {
     "Ditto, weight = 0": same(
         changed("ditto", "PrivateCopy", weight=0.0), local, preset.ditto, personal=True
     ),
+    "FedDML without the private lesson": same(
+        changed("feddml", "MutualLearning", weight=0.0), fedavg, preset.feddml, EXACT
+    ),
+    "FedDML without the shared lesson": same(
+        changed("feddml", "MutualLearning", private_weight=0.0), local, preset.feddml, personal=True
+    ),
     "FedProto, weight = 0": same(
         changed("fedproto", "Prototypes", weight=0.0), local, preset.fedproto, personal=True
     ),

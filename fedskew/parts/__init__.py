@@ -5,7 +5,7 @@ in a configuration is `parts.Proximal(mu=0.1)`.
 from fedskew.parts.adversarial import GlobalRegularised
 from fedskew.parts.aggregates import DynamicMean, Mean, Normalised
 from fedskew.parts.components import AsArrived, GroupedMean
-from fedskew.parts.copies import MoreauEnvelope, PrivateCopy
+from fedskew.parts.copies import MoreauEnvelope, MutualLearning, PrivateCopy
 from fedskew.parts.fair import AdaptivePower, Agnostic, FairDescent
 from fedskew.parts.networks import OneVsAll, Plain
 from fedskew.parts.objectives import (
@@ -52,6 +52,7 @@ __all__ = [
     "Mix",
     "MoreauEnvelope",
     "MultiKrum",
+    "MutualLearning",
     "Normalised",
     "Nothing",
     "OnePhase",

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedskew import tree
+from torch import Tensor
+
+from fedskew import losses, tree
 from fedskew.errors import ConfigError
 from fedskew.part import Schedule, Section
 from fedskew.parts.schedules import whole
 from fedskew.phase import Context, Phase, Update, Value
-from fedskew.ranges import Count, NonNegative, Positive
+from fedskew.ranges import Count, Fraction, NonNegative, Positive
 from fedskew.step import SGD
 from fedskew.tree import Tree
-from fedskew.values import Batch, Model, Run, View
+from fedskew.values import Batch, Model, Out, Run, View
 
 if TYPE_CHECKING:
-    from fedskew.method import Kit, Method
+    from fedskew.method import Kit, Lesson, Method
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,45 @@ class PrivateCopy(Schedule):
             gaps = {n: self.weight * (view.client[n] - view.received[n]) for n in view.pulled}
             return tree.prefix(gaps, self.name)
 
-        private = kit.beside(self.name, kit.method.objective.at_home(), pull, kit.solver)
+        private = kit.beside(self.name, kit.method.objective.at_home(), kit.solver, pull)
         return (Phase(whole, (kit.main(), private), emits=True),)
+
+    def models(self, view: View) -> dict[str, Tree]:
+        return {"private": view.client}
+
+
+@dataclass(frozen=True)
+class MutualLearning(Schedule):
+    """A private network and the uploaded one teach each other (FedDML; FML, Shen et al., 2020).
+
+    On each batch the uploaded network steps first and the private one learns from it as it is then, as in deep
+    mutual learning (Zhang et al., 2018); the MAP authors' code steps both at once. The weights are ours.
+    """
+
+    weight: Fraction = 0.5  # of the private network's lesson to the uploaded one
+    private_weight: Fraction = 0.5  # of the uploaded network's lesson to the private one
+    temperature: Positive = 1.0
+    needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    one_network: ClassVar[bool] = True
+    offers: ClassVar[tuple[str, ...]] = ("private",)
+
+    def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
+        return tree.clone(params)
+
+    def phases(self, kit: Kit) -> tuple[Phase, ...]:
+        model, goal = kit.model, kit.method.objective.at_home()
+        by_private = self._lesson(model, self.weight, lambda work: tree.under(work, self.name))
+        by_uploaded = self._lesson(model, self.private_weight, lambda work: tree.pick(work, model.names))
+        private = kit.beside(self.name, goal, kit.solver, lesson=by_uploaded)
+        return (Phase(whole, (kit.main(lesson=by_private), private), emits=True),)
+
+    def _lesson(self, model: Model, weight: float, teacher: Callable[[Tree], Tree]) -> Lesson:
+        def taught(base: Tensor, out: Out, batch: Batch, work: Tree) -> Tensor:
+            answers = model.forward(teacher(work), batch.x, True).logits
+            gap = losses.distillation(out.logits, answers, temperature=self.temperature, live=batch.live)
+            return (1 - weight) * base + weight * gap
+
+        return taught
 
     def models(self, view: View) -> dict[str, Tree]:
         return {"private": view.client}
@@ -82,7 +122,7 @@ class MoreauEnvelope(Schedule):
 
         place = f"{self.name}/now"
         rule = SGD(self.lr, weight_decay=self.weight_decay)
-        private = _told(kit.beside(place, kit.method.objective, back, rule, self.repeats), place)
+        private = _told(kit.beside(place, kit.method.objective, rule, back, repeats=self.repeats), place)
         follow = Update(kit.model.trainable, None, gaps, SGD(kit.solver.lr))
         return (Phase(whole, (private, follow), emits=True),)
 
