@@ -186,7 +186,7 @@ class Experiment:
         return replace(self, method=method, name=name)
 
 
-class Step(NamedTuple):
+class Passed(NamedTuple):
     """One round as it happened, with its records."""
 
     record: Record
@@ -202,7 +202,7 @@ class Session:
     feed: Feed
     engine: Engine
 
-    def rounds(self, start: int = 0, server: State | None = None) -> Iterator[Step]:
+    def rounds(self, start: int = 0, server: State | None = None) -> Iterator[Passed]:
         """Trains and evaluates round after round, from the beginning or from a checkpoint."""
         plan = self.experiment
         evaluator = Evaluator(self.feed.algorithm, self.engine, self.feed, plan.timetable, plan.also)
@@ -214,7 +214,7 @@ class Session:
         for round in steps:
             with using(plan.engine.kernels):
                 record, clients = evaluator.record(round, plan.rounds)
-            yield Step(record | (account.record(round.number) if account else {}), clients, round)
+            yield Passed(record | (account.record(round.number) if account else {}), clients, round)
 
     def _asked(self, round: int) -> Sequence[int]:
         federation, seed = self.feed.federation, self.feed.algorithm.seed

@@ -39,7 +39,7 @@ def folder(config: Config, seed: int, out: Path) -> Path:
     return out / config.name / str(seed)
 
 
-class Plan(NamedTuple):
+class Checked(NamedTuple):
     """A run that can be made: everything a resumed run needs, in memory."""
 
     place: Path
@@ -58,7 +58,7 @@ def begin(config: Config, seed: int, out: Path) -> Path:
     return plan(config, seed, out).begin()
 
 
-def plan(config: Config, seed: int, out: Path) -> Plan:
+def plan(config: Config, seed: int, out: Path) -> Checked:
     """Checks all that can be checked before a run: its settings, its data, its partition, its engine."""
     experiment = build.experiment(config)
     data = experiment.dataset()
@@ -69,7 +69,7 @@ def plan(config: Config, seed: int, out: Path) -> Plan:
         {"seeds": [seed], **{f"engine.{key}": value for key, value in asdict(engine).items()}}
     )
     files = {PARTITION: packed, CENSUS: census(experiment.federation(data, seed))}
-    return Plan(folder(config, seed, out), engine, resolved.toml(), files)
+    return Checked(folder(config, seed, out), engine, resolved.toml(), files)
 
 
 def census(federation: Federation) -> bytes:

@@ -112,7 +112,7 @@ def test_the_payload_of_a_pickle_does_not_run(tmp_path: Path) -> None:
         + b"\x85R."
     )
     with pytest.raises(DataError, match=r"the name os\.system"):
-        cifar.python(cifar.Part(tmp_path / "data_batch_1", payload), b"labels")
+        cifar.python(cifar.Piece(tmp_path / "data_batch_1", payload), b"labels")
     assert not witness.exists()
 
 

@@ -231,11 +231,11 @@ def test_nothing_to_report_is_an_error_that_says_so(tmp_path: Path) -> None:
 def test_the_command_gives_the_same_numbers(
     real: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (recipe,) = again.recipes(studied(real).settings)
-    assert recipe.command == "fedskew compare settings.toml --methods fedavg,grpfed --seeds 0"
-    (tmp_path / recipe.file).write_text(recipe.toml)
+    (rerun,) = again.reruns(studied(real).settings)
+    assert rerun.command == "fedskew compare settings.toml --methods fedavg,grpfed --seeds 0"
+    (tmp_path / rerun.file).write_text(rerun.toml)
     monkeypatch.chdir(tmp_path)
-    done = invoke(*recipe.command.split()[1:], "--workers", "1")
+    done = invoke(*rerun.command.split()[1:], "--workers", "1")
     assert done.exit_code == 0, done.output
     for place in real:
         (same,) = (tmp_path / "runs").glob(f"*{place.parent.name}/0/metrics.jsonl")
@@ -245,7 +245,7 @@ def test_the_command_gives_the_same_numbers(
 def test_methods_with_options_have_commands_of_their_own(tmp_path: Path) -> None:
     strong = settings("fedprox").changed({"method.Proximal": {"mu": 0.1}, "name": "strong"})
     found = studied([make(tmp_path, settings("fedavg"), 3), make(tmp_path, strong, 3)])
-    first, second = again.recipes(found.settings)
+    first, second = again.reruns(found.settings)
     assert first.command == "fedskew run settings-1.toml --seeds 3"
     assert parse(_toml(second.toml), "the page").method.options == {"Proximal": {"mu": 0.1}}
 

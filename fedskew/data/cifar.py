@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew.data.cifar_files import HUNDRED, OBJECTS, TEN, THINGS, Layout, Part, contents, find
+from fedskew.data.cifar_files import HUNDRED, OBJECTS, TEN, THINGS, Layout, Piece, contents, find
 from fedskew.data.dataset import Dataset
 from fedskew.data.folder import Folder
 from fedskew.data.scale import scaled
@@ -79,13 +79,13 @@ class CIFAR100(Source):
 def pool(
     name: str,
     form: Layout,
-    parts: list[Part],
+    pieces: list[Piece],
     classes: tuple[str, ...],
     mean: Sequence[float],
     std: Sequence[float],
 ) -> Dataset:
     """One pool of the training files and, last, the test file."""
-    batches = [decode(part, form.labels, len(classes)) for part in parts]
+    batches = [decode(piece, form.labels, len(classes)) for piece in pieces]
     x = np.concatenate([pixels for pixels, _ in batches]).reshape(-1, 3, 32, 32)
     y = np.concatenate([labels for _, labels in batches])
     first_test = len(y) - len(batches[-1][1])
@@ -93,36 +93,36 @@ def pool(
     return Dataset(name, scaled(x, mean, std), torch.from_numpy(y), train, test, classes)
 
 
-def decode(part: Part, labels: bytes | int, classes: int) -> Batch:
+def decode(piece: Piece, labels: bytes | int, classes: int) -> Batch:
     """The images and labels of one file of either form, checked."""
-    x, y = binary(part, labels) if isinstance(labels, int) else python(part, labels)
+    x, y = binary(piece, labels) if isinstance(labels, int) else python(piece, labels)
     if len(y) == 0 or len(x) != len(y):
-        raise DataError(f"{part.where}: {len(x)} images and {len(y)} labels. Get it again.")
+        raise DataError(f"{piece.where}: {len(x)} images and {len(y)} labels. Get it again.")
     if y.min() < 0 or y.max() >= classes:
-        raise DataError(f"{part.where}: labels {y.min()}..{y.max()} are not within 0..{classes - 1}.")
+        raise DataError(f"{piece.where}: labels {y.min()}..{y.max()} are not within 0..{classes - 1}.")
     return x, y
 
 
-def binary(part: Part, label_bytes: int) -> Batch:
+def binary(piece: Piece, label_bytes: int) -> Batch:
     """A file of the binary version: before each image its label, in CIFAR-100 coarse, then fine."""
     row = label_bytes + PIXELS
-    if len(part.data) % row:
-        raise DataError(f"{part.where}: {len(part.data)} bytes are no multiple of {row}. Get it again.")
-    rows = np.frombuffer(part.data, np.uint8).reshape(-1, row)
+    if len(piece.data) % row:
+        raise DataError(f"{piece.where}: {len(piece.data)} bytes are no multiple of {row}. Get it again.")
+    rows = np.frombuffer(piece.data, np.uint8).reshape(-1, row)
     return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64)
 
 
-def python(part: Part, labels: bytes) -> Batch:
+def python(piece: Piece, labels: bytes) -> Batch:
     """A python batch: a dictionary with the pixels under 'data' and a list of labels."""
     try:
-        check_operations(part.data)
-        found = _Reader(io.BytesIO(part.data), encoding="bytes").load()
+        check_operations(piece.data)
+        found = _Reader(io.BytesIO(piece.data), encoding="bytes").load()
         x, y = found[b"data"], np.asarray(found[labels])
     except Exception as error:  # a damaged pickle can fail in any way; none of them is ours
-        raise DataError(f"{part.where}: is no python batch of CIFAR ({error}). Get it again.") from error
+        raise DataError(f"{piece.where}: is no python batch of CIFAR ({error}). Get it again.") from error
     if not isinstance(x, _Pixels) or x.values.shape[1:] != (PIXELS,) or y.ndim != 1 or y.dtype.kind != "i":
         raise DataError(
-            f"{part.where}: does not hold rows of {PIXELS} bytes and as many labels. Get it again."
+            f"{piece.where}: does not hold rows of {PIXELS} bytes and as many labels. Get it again."
         )
     return x.values, y.astype(np.int64)
 

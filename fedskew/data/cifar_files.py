@@ -93,20 +93,20 @@ def find(forms: Sequence[Layout], name: str, folder: Folder) -> tuple[Path, ...]
     return (folder.find((packed or forms)[-1].archive, [name]),)
 
 
-class Part(NamedTuple):
+class Piece(NamedTuple):
     """The bytes of one file of a layout and where they come from."""
 
     where: Path
     data: bytes
 
 
-def contents(forms: Sequence[Layout], files: tuple[Path, ...]) -> tuple[Layout, list[Part]]:
+def contents(forms: Sequence[Layout], files: tuple[Path, ...]) -> tuple[Layout, list[Piece]]:
     """The layout that `files` have, and its training files and test file in this order."""
     form = next(form for form in forms if files[-1].name in (form.archive.name, form.test.name))
     if files[-1].name == form.test.name:
-        return form, [Part(path, read_bytes(path, LARGEST)) for path in files]
+        return form, [Piece(path, read_bytes(path, LARGEST)) for path in files]
     inside = [f"{form.folder}/{file.name}" for file in (*form.train, form.test)]
     held = {entry.name: entry.data for entry in entries(files[0], inside.__contains__, LARGEST)}
     if absent := [name for name in inside if name not in held]:
         raise DataError(f"{files[0]}: does not hold {', '.join(absent)}. Get it again.")
-    return form, [Part(files[0] / name, held[name]) for name in inside]
+    return form, [Piece(files[0] / name, held[name]) for name in inside]

@@ -11,7 +11,7 @@ from fedskew.report.gather import flat
 from fedskew.report.study import Arm, Setting
 
 
-class Recipe(NamedTuple):
+class Rerun(NamedTuple):
     """A command and the file it reads."""
 
     command: str
@@ -19,9 +19,9 @@ class Recipe(NamedTuple):
     toml: str
 
 
-def recipes(settings: Sequence[Setting]) -> list[Recipe]:
+def reruns(settings: Sequence[Setting]) -> list[Rerun]:
     """One command per setting where only the preset varies in it, else one per method."""
-    out: list[Recipe] = []
+    out: list[Rerun] = []
     for setting in settings:
         number = len(out) + 1
         if _only_presets(setting):
@@ -46,17 +46,17 @@ def _common(config: Config) -> str:
     return config.changed({"name": "again", "method": {"preset": "fedavg"}, "engine": engine}).toml()
 
 
-def _compare(setting: Setting, name: str) -> Recipe:
+def _compare(setting: Setting, name: str) -> Rerun:
     first = setting.arms[0]
     config = first.runs[0].config.changed({"name": name, "seeds": list(first.seeds)})
     methods = ",".join(arm.runs[0].config.method.preset for arm in setting.arms)
     command = f"fedskew compare {name}.toml --methods {shlex.quote(methods)} --seeds {_seeds(first)}"
-    return Recipe(command, f"{name}.toml", config.toml())
+    return Rerun(command, f"{name}.toml", config.toml())
 
 
-def _run(arm: Arm, name: str) -> Recipe:
+def _run(arm: Arm, name: str) -> Rerun:
     config = arm.runs[0].config.changed({"name": name, "seeds": list(arm.seeds)})
-    return Recipe(f"fedskew run {name}.toml --seeds {_seeds(arm)}", f"{name}.toml", config.toml())
+    return Rerun(f"fedskew run {name}.toml --seeds {_seeds(arm)}", f"{name}.toml", config.toml())
 
 
 def _seeds(arm: Arm) -> str:

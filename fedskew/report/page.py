@@ -34,7 +34,7 @@ class Page(NamedTuple):
     facts: tuple[str, ...]
     notes: tuple[str, ...]
     findings: tuple[tuple[str, tuple[Finding, ...]], ...]  # by setting
-    recipes: tuple[again.Recipe, ...]
+    reruns: tuple[again.Rerun, ...]
     sections: tuple[Section, ...]
 
 
@@ -61,8 +61,8 @@ def compose(found: Study, look_inside: bool) -> Page:
         setup.build(found),
     )
     findings = tuple((setting.label, tuple(answer.findings(setting))) for setting in found.settings)
-    recipes = tuple(again.recipes(found.settings))
-    return Page("Label-skew report card", _facts(found), found.notes, findings, recipes, sections)
+    reruns = tuple(again.reruns(found.settings))
+    return Page("Label-skew report card", _facts(found), found.notes, findings, reruns, sections)
 
 
 _LATER = ["Features and class proxies are in the page that `fedskew report` writes once runs are complete."]

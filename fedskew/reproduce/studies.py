@@ -14,7 +14,7 @@ from fedskew import build, diagnostics, metrics
 from fedskew.config import Config
 from fedskew.data.dataset import Dataset
 from fedskew.errors import ConfigError, unknown
-from fedskew.experiment import Session, Step
+from fedskew.experiment import Session, Passed
 from fedskew.parallel import News
 from fedskew.reproduce import aftermath, code, collect, results
 from fedskew.reproduce.aftermath import Finding
@@ -68,7 +68,7 @@ def _proxies(session: Session, tree: dict[str, Tensor]) -> Tensor:
     return tree[session.feed.algorithm.model.proxies]
 
 
-def _geometry(session: Session, step: Step, seen: Tensor, start: Tensor) -> Record:
+def _geometry(session: Session, step: Passed, seen: Tensor, start: Tensor) -> Record:
     before, after = (_proxies(session, state["shared"]) for state in (step.round.before, step.round.server))
     found = diagnostics.proxy_geometry(after, seen)
     pushed = (before - after).norm(dim=-1) / session.feed.algorithm.solver.lr
@@ -86,7 +86,7 @@ def _geometry(session: Session, step: Step, seen: Tensor, start: Tensor) -> Reco
     return {key: float(value) for key, value in record.items()}
 
 
-def _features(session: Session, step: Step, data: Dataset, seen: Tensor) -> Record:
+def _features(session: Session, step: Passed, data: Dataset, seen: Tensor) -> Record:
     """Features of some test examples where they have two dimensions, and all proxies."""
     algorithm = session.feed.algorithm
     proxies = _proxies(session, step.round.server["shared"])
