@@ -14,7 +14,7 @@ from fedskew import build, diagnostics, metrics
 from fedskew.config import Config
 from fedskew.data.dataset import Dataset
 from fedskew.errors import ConfigError, unknown
-from fedskew.experiment import Session, Passed
+from fedskew.experiment import Passed, Session
 from fedskew.parallel import News
 from fedskew.reproduce import aftermath, code, collect, results
 from fedskew.reproduce.aftermath import Finding
