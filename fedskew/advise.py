@@ -39,6 +39,7 @@ EVEN = {
     "fednova": "evens out that clients of different size take different numbers of steps",
     "fedavgm": "smooths what is left of the differences between rounds",
 }
+WORTH = 0.005  # less of a gain, or of a loss, decides nothing
 OWN = {
     "map": "uploads a restricted model and keeps a personal one that inherits from round to round",
     "ditto": "trains a private network beside the shared one",
@@ -151,14 +152,14 @@ def _reasons(skew: Skew) -> dict[str, str]:
 
 
 def _ranked(near: Sequence[Finding], metric: str, reasons: dict[str, str]) -> list[str]:
-    """Methods by their mean gain over FedAvg where that was measured, then by reasons."""
+    """Methods by their mean gain over FedAvg where one was measured, then those that have reasons and no loss."""
     gains: dict[str, list[float]] = {}
     for one in near:
         if one.metric == metric and one.method != "fedavg":
             gains.setdefault(one.method, []).append(one.gain)
     means = {name: float(np.mean(values)) for name, values in gains.items()}
-    better = sorted((name for name in means if means[name] > 0), key=lambda name: -means[name])
-    return [*better, *(name for name in reasons if name not in means)]
+    better = sorted((name for name in means if means[name] >= WORTH), key=lambda name: -means[name])
+    return [*better, *(name for name in reasons if -WORTH < means.get(name, 0.0) < WORTH)]
 
 
 def _first(counts: Indices, names: Sequence[str], many: int) -> tuple[list[str], list[tuple[str, str]]]:

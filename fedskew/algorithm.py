@@ -149,6 +149,11 @@ class Algorithm:
         if kept is None or wanted == "global":
             return {**self.overall(server), **(kept or {}).get("private", {})}
         models = self.models(server, kept, data)
+        if wanted == "trained" and wanted not in models:
+            raise ConfigError(
+                "the run has kept no client's trained model (evaluate.personal = 0). Take the global one, or "
+                "'adapted'."
+            )
         if wanted not in models:
             raise ConfigError(unknown("personal model", wanted, {*models, *BUILT_IN}))
         return models[wanted]

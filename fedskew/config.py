@@ -5,14 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from fedskew.errors import ConfigError, reason, unknown
-from fedskew.ranges import Count, Decay, Fraction, Natural, NonNegative, Positive, SomeFraction
+from fedskew.ranges import Count, Decay, Fraction, Natural, NonNegative, Positive, Probability, SomeFraction
 
 
 class _Closed(BaseModel):
@@ -132,7 +132,7 @@ class PrivacyTable(_Closed):
     noise: Positive = Field(
         1.0, description="standard deviation over the sensitivity, which is clip (central) or 2 clip (local)"
     )
-    delta: Annotated[float, Field(gt=0, lt=1)] = Field(1e-5, description="of the guarantee (epsilon, delta)")
+    delta: Probability = Field(1e-5, description="of the guarantee (epsilon, delta)")
     secret: bool = Field(
         False, description="noise from the system's entropy; a run with it cannot be repeated bit for bit"
     )

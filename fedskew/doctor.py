@@ -39,7 +39,7 @@ class Case(NamedTuple):
     def batches(self) -> Tensor:
         """[K] how many batches each client has in a round."""
         per_epoch = (-(-self.counts.sum(1) // self.training.batch)).tolist()
-        return torch.tensor([count * self.training.epochs_for(count) for count in per_epoch])
+        return torch.tensor([count and count * self.training.epochs_for(count) for count in per_epoch])
 
 
 def warnings(method: Method, counts: Tensor, training: Training, solver: SGD) -> list[str]:

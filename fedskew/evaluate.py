@@ -16,6 +16,7 @@ from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.examine import Exam, Marks, everybody
 from fedskew.fit import Round
+from fedskew.ranges import Count, Natural, enforce
 from fedskew.traffic import traffic
 
 Record = dict[str, Any]
@@ -25,9 +26,12 @@ Record = dict[str, Any]
 class Timetable:
     """When to evaluate; the last ten rounds always are, since a result is their mean."""
 
-    every: int = 1  # rounds between evaluations of the server's model
-    personal: int = 5  # rounds between evaluations of every client's model; 0 for never
-    tail: int = 10
+    every: Count = 1  # rounds between evaluations of the server's model
+    personal: Natural = 5  # rounds between evaluations of every client's model; 0 for never
+    tail: Natural = 10
+
+    def __post_init__(self) -> None:
+        enforce(self)
 
     def overall(self, number: int, rounds: int) -> bool:
         """Whether the server's model is evaluated after this round."""
@@ -56,11 +60,12 @@ class Evaluator:
         for client in round.cohort.ids:
             self._marks.pop(client, None)
         ensemble, last = self.algorithm.method.overall == "ensemble", round.number + 1 == rounds
+        votes = ensemble and len(self._test) > 0
         if self.timetable.clients(round.number, rounds):
-            marks = self._examine(round, ensemble)
+            marks = self._examine(round, votes)
             clients = {"round": round.number, **_per_client(marks, self.names)}
             out |= self._personal(round, marks)
-            if ensemble:
+            if votes:
                 out |= _global(self._ensemble(marks), last)
         if not ensemble and self.timetable.overall(round.number, rounds):
             out |= self._server(round, last)
@@ -159,7 +164,8 @@ def _clients(home: Tensor, whole: Tensor, counts: Tensor, chosen: Tensor) -> Rec
     """Metrics over clients of one named model; `chosen` marks the participants of the round."""
     accuracy = metrics.accuracy(home)
     tp, tr = metrics.macro_f1(home, "present"), metrics.macro_f1(whole)
-    groups = metrics.group_accuracy(whole, counts)
+    untold = counts.sum(1) == 0  # a server that does not know what its clients hold
+    groups = [values.masked_fill(untold, math.nan) for values in metrics.group_accuracy(whole, counts)]
     local = metrics.local_test(tp, tr)
     return {
         "accuracy": float(metrics.pooled(home)),
@@ -168,7 +174,10 @@ def _clients(home: Tensor, whole: Tensor, counts: Tensor, chosen: Tensor) -> Rec
         "worst10": float(metrics.worst_share(accuracy)),
         "std": float(metrics.spread(accuracy)),
         "drift": float(metrics.pooled(whole)),
-        **{name: float(metrics.mean_over_clients(values)) for name, values in groups._asdict().items()},
+        **{
+            name: float(metrics.mean_over_clients(values))
+            for name, values in zip(metrics.Groups._fields, groups, strict=True)
+        },
         "macro_f1": float(metrics.mean_over_clients(tp)),
         "whole_f1": float(metrics.mean_over_clients(tr)),
         "local_f1": float(local[0]),

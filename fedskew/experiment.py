@@ -22,11 +22,11 @@ from fedskew.engines.device import placed
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.engines.private import Private
+from fedskew.engines.quarters import quarters
 from fedskew.errors import ConfigError
 from fedskew.evaluate import Evaluator, Record, Timetable
 from fedskew.fit import Round, fit
 from fedskew.gate import Limits
-from fedskew.kernels import using
 from fedskew.method import Method
 from fedskew.methods import compose
 from fedskew.models.module import factory
@@ -155,6 +155,11 @@ class Experiment:
     def session(self, seed: int, data: Dataset | None = None) -> Session:
         """Everything one seed needs, built and ready."""
         feed = self._feed(seed, data or self.dataset())
+        asked = len(feed.federation.participants(seed, 0, self.participation))
+        if self.gate and self.gate.minimum > asked:
+            raise ConfigError(
+                f"gate.minimum = {self.gate.minimum}: a round asks no more than {asked} clients."
+            )
         chosen = resolve(self.engine, feed.algorithm, feed)
         made = engine(chosen, feed.algorithm, feed, self.gate)
         guarded = Private(made, feed.algorithm, self.privacy) if self.privacy else made
@@ -212,7 +217,7 @@ class Session:
         )
         account = Account(plan.privacy, self._asked) if plan.privacy else None
         for round in steps:
-            with using(plan.engine.kernels):
+            with quarters(plan.engine.kernels):
                 record, clients = evaluator.record(round, plan.rounds)
             yield Passed(record | (account.record(round.number) if account else {}), clients, round)
 

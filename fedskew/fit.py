@@ -7,11 +7,12 @@ from typing import NamedTuple
 from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Federation
 from fedskew.engines.engine import Engine
+from fedskew.engines.quarters import one_thread
 from fedskew.errors import DivergedError
+from fedskew.gate import HOPELESS
 from fedskew.tree import State
 from fedskew.values import Cohort, Reply
 
-HOPELESS = 1e6  # a client's mean loss from which nothing comes back, though its numbers may stay finite
 HINT = "Lower train.lr, or set train.clip; the last good model is kept."
 
 
@@ -42,7 +43,8 @@ def fit(
         before = server
         if replies is not None:
             _refuse_divergence(replies, cohort)
-            server = algorithm.step(server, replies, cohort)
+            with one_thread():
+                server = algorithm.step(server, replies, cohort)
             _refuse_lost_model(server, number)
         yield Round(number, before, server, replies, cohort)
 

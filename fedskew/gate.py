@@ -15,20 +15,25 @@ import torch
 from torch import Tensor
 
 from fedskew.algorithm import Algorithm
+from fedskew.ranges import Count, Positive, enforce
 from fedskew.tree import State, Tree
 from fedskew.values import Client, Plan, Refusal, Reply
 
 Shape = tuple[int | None, ...]  # None: as many as the client has classes
 NUMBERS = tuple(Reply._fields[2:])
+HOPELESS = 1e6  # a client's mean loss from which nothing comes back, though its numbers may stay finite
 
 
 @dataclass(frozen=True)
 class Limits:
     """What a reply may hold at most, and how many good ones a round needs."""
 
-    norm: float = 1e4  # of the change of the shared entries
-    largest: float = 1e8  # of any other number: examples, steps, losses, what parts send
-    minimum: int = 1
+    norm: Positive = 1e4  # of the change of the shared entries
+    largest: Positive = 1e8  # of any other number: examples, steps, losses, what parts send
+    minimum: Count = 1
+
+    def __post_init__(self) -> None:
+        enforce(self)
 
 
 class Slot(NamedTuple):
@@ -102,6 +107,8 @@ class Gate:
         for name in ("steps", "effective_steps"):
             if getattr(reply, name) < 0:
                 return f"{name} is negative"
+        if abs(reply.loss) >= HOPELESS:
+            return f"its training diverged to a loss of {float(reply.loss):.3g}"
         others = {f"{part}/{name}": v for part, tree in reply.extra.items() for name, v in tree.items()}
         for name, value in {**others, **{n: getattr(reply, n) for n in NUMBERS}}.items():
             if bool((value.double().abs() > self.limits.largest).any()):
@@ -112,7 +119,8 @@ class Gate:
         """The change, or where only some classes' rows came back what they can have been at most."""
         whole = all(value.shape == before[name].shape for name, value in sent.items())
         room = self.limits.norm if whole else self.limits.norm + _length(before)
-        length = _length({n: value.double() - before[n] if whole else value for n, value in sent.items()})
+        moving = {name: value for name, value in sent.items() if value.is_floating_point()}
+        length = _length({n: value.double() - before[n] if whole else value for n, value in moving.items()})
         return f"a change of norm {length:.3g}, the limit is {room:.3g}" if length > room else ""
 
     def _refused_by_part(self, extra: State) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from traceback import format_exception
 from typing import Any, NamedTuple
 
 from fedskew.cores import cores
@@ -110,7 +111,11 @@ def _worker(todo: Any, news: Any) -> None:
     )  # a terminal interrupts every process; the first one ends the others
     torch.set_num_threads(1)
     while (place := todo.get()) is not None:
-        _one(place, lambda said: _tell(news, said))
+        try:
+            _one(place, lambda said: _tell(news, said))
+        except Exception as error:  # one run's, and no reason for the others to end
+            said = FedskewError(f"{place} ended by an error of its own:\n{''.join(format_exception(error))}")
+            _tell(news, News(place, 0, 0, said))
     news.put(None)
 
 

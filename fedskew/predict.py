@@ -26,11 +26,17 @@ def inputs(path: Path, taken: Taken) -> Tensor:
     found = READERS[path.suffix](path, taken)
     if found.dtype.kind not in "buif" or not np.isfinite(found).all():
         raise DataError(f"{path}: holds something that is no finite number.")
-    if prod(found.shape[1:]) != prod(taken.shape) or not len(found):
+    if found.shape[1:] not in _spellings(taken.shape) or not len(found):
         wanted = " x ".join(map(str, taken.shape))
         raise DataError(f"{path}: is {list(found.shape)}; the network takes [examples, {wanted}].")
     dtype = torch.float32 if taken.scale else getattr(torch, taken.config.dtype)
-    return torch.from_numpy(found.reshape(-1, *taken.shape)).to(dtype)
+    native = found.astype(found.dtype.newbyteorder("="), copy=False)
+    return torch.from_numpy(native.reshape(-1, *taken.shape)).to(dtype)
+
+
+def _spellings(shape: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """An example in its own shape, without axes of length 1, or flat; another order of axes is another example."""
+    return {shape, tuple(size for size in shape if size > 1), (prod(shape),)}
 
 
 def _npy(path: Path, _: Taken) -> NDArray[Any]:

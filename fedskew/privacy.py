@@ -21,6 +21,7 @@ import torch
 from fedskew import keys, tree
 from fedskew.algorithm import Algorithm
 from fedskew.errors import ConfigError
+from fedskew.ranges import Positive, Probability, enforce
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Reply
 
@@ -32,10 +33,13 @@ class Privacy:
     """How much of a client's change is let through, and how much noise is put on it."""
 
     kind: Literal["central", "local"]
-    clip: float = 1.0
-    noise: float = 1.0
-    delta: float = 1e-5
+    clip: Positive = 1.0
+    noise: Positive = 1.0
+    delta: Probability = 1e-5
     secret: bool = False  # noise from the system's entropy: nobody can subtract it, or repeat the run
+
+    def __post_init__(self) -> None:
+        enforce(self)
 
     @property
     def sensitivity(self) -> float:

@@ -15,6 +15,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 SomeFraction = Annotated[float, Field(gt=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]  # of a running mean
+Probability = Annotated[float, Field(gt=0, lt=1)]
 Minority = Annotated[float, Field(ge=0, lt=0.5)]
 
 

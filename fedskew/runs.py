@@ -182,11 +182,16 @@ def ensure(config: Config, seed: int, out: Path) -> Path:
     place = folder(config, seed, out)
     if not layout.is_run(place):
         return begin(config, seed, out)
+    refuse_other(config, place)
+    return place
+
+
+def refuse_other(config: Config, place: Path) -> None:
+    """Raises where the run there has other settings, but for its engine."""
     found = parse(RunReader(place).config(), str(place / layout.CONFIG))
     same = found.changed({"engine": config.engine.model_dump(), "seeds": list(config.seeds)})
     if same != config:
         raise ConfigError(f"{place} holds a run with other settings. Remove it, or use another --out.")
-    return place
 
 
 def refuse_existing(config: Config, seed: int, out: Path) -> None:

@@ -15,6 +15,8 @@ from fedskew.errors import ConfigError, DataError
 
 CENSUS = "census.json"  # a run writes it beside its partition
 
+NAMES = ("", "client", "id", "index", "unnamed: 0")  # headers of a column that counts nothing
+
 
 class Tally(NamedTuple):
     """How many training examples of each class every client has."""
@@ -38,10 +40,10 @@ def read(path: Path, data: str | None = None) -> Tally:
 
 
 def _table(path: Path) -> Tally:
-    """One line a client, one column a class; a first column that is called `client` or has words names them."""
+    """One line a client, one column a class; a first column of NAMES, or with words, names them."""
     table = read_csv(path, ",")
     first, *classes = table
-    if first.strip().lower() != "client" and _numbers(table[first]):
+    if first.strip().lower() not in NAMES and _numbers(table[first]):
         classes = [first, *classes]
     strange = [name for name in classes if not _numbers(table[name])]
     if strange:

@@ -24,6 +24,7 @@ from fedskew.store.checkpoint import Checkpoint
 from fedskew.store.reader import RunReader
 from fedskew.tree import Tree
 
+ADAPTED = ("adapted", "adapted_step")  # models that are made when they are asked for
 TABLES = ("csv", "parquet")  # datasets whose inputs have names
 
 
@@ -69,7 +70,8 @@ def take(place: Path, client: int | str | None = None) -> Taken:
     found = checkpoint.load(place)
     if found is None:
         raise ConfigError(f"{place} has not finished a round. Continue it: fedskew resume {place}.")
-    plan = build.experiment(config.changed({"split.file": str(place / runs.PARTITION)}))
+    split = {"split.file": str(place / runs.PARTITION)} if (place / runs.PARTITION).exists() else {}
+    plan = build.experiment(config.changed(split))  # a deployment has no partition to keep
     data = plan.dataset()
     federation = plan.federation(data, config.seeds[0])
     algorithm = plan.algorithm(federation, config.seeds[0])
@@ -116,12 +118,18 @@ def _overall(algorithm: Algorithm, found: Checkpoint, place: Path) -> Tree:
 
 def _own(feed: Feed, found: Checkpoint, client: int) -> Tree:
     kept = found.kept.get(client)
+    if kept is None and feed.algorithm.private:
+        raise ConfigError(
+            f"client {client} has not taken part yet, and with this method a part of its network is its own: "
+            "that part is untrained. Take the model of a client that has taken part."
+        )
     return feed.algorithm.personal(found.server, kept, feed.idle(client))
 
 
 def _name(algorithm: Algorithm, found: Checkpoint, client: int, label: str) -> str:
-    if client in found.kept:
-        return f"the personal model of client {label} ({algorithm.method.personal})"
+    own = algorithm.method.personal
+    if client in found.kept or own in ADAPTED:
+        return f"the personal model of client {label} ({own})"
     return f"the global model, since client {label} has not taken part yet"
 
 

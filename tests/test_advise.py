@@ -9,7 +9,7 @@ import pytest
 from command import fedskew, works
 
 from fedskew import evidence, tally
-from fedskew.advise import OVERALL, PERSONAL, advise, measure, suffering, words
+from fedskew.advise import OVERALL, PERSONAL, _ranked, advise, measure, suffering, words
 from fedskew.errors import ConfigError, DataError
 from fedskew.evidence import Finding, Setting
 from fedskew.reproduce.cells import cells
@@ -93,6 +93,8 @@ def test_a_first_column_of_words_names_the_clients(tmp_path: Path) -> None:
     assert tally.read(path).classes == ("a", "b")
     path.write_text("7,a,b\n1,9,0\n2,4,5\n")
     assert tally.read(path).classes == ("7", "a", "b")
+    path.write_text(",a,b\n0,9,0\n1,4,5\n")  # as pandas writes a table
+    assert tally.read(path).classes == ("a", "b")
     path.write_text("site,a,b\nnorth,9,many\nsouth,4,5\n")
     with pytest.raises(DataError, match="column 'b' has a count that is no number"):
         tally.read(path)
@@ -250,3 +252,19 @@ def test_wrong_files(tmp_path: Path) -> None:
     assert fedskew("advise", str(tmp_path / "c.txt")).code == 2
     Path(tmp_path, "census.json").write_text("{}")
     assert fedskew("advise", str(tmp_path)).code == 3
+
+
+def test_a_client_without_examples_is_no_obstacle() -> None:
+    assert advise(Tally(np.array([[9, 0, 3], [0, 0, 0], [4, 5, 0]]), tuple("abc"))).suggestions
+
+
+def test_a_gain_that_decides_nothing_is_no_rank() -> None:
+    reasons = {"fedrs": "restricts", "scaffold": "corrects"}
+
+    def found(method: str, gain: float) -> Finding:
+        return Finding(
+            Setting("r", "row", "here", 0.5, 0.5), method, "m", Mean(0.8 + gain, 0.0, 1), Mean(0.8, 0.0, 1)
+        )
+
+    near = [found("fedlc", 0.004), found("fedabc", 0.01), found("fedrs", -0.004), found("scaffold", -0.02)]
+    assert _ranked(near, "m", reasons) == ["fedabc", "fedrs"]

@@ -100,7 +100,15 @@ def _pickled() -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("what", ["letter", "order", "part", "entry", "dtype", "bytes"])
+def vast(size: int) -> Array:
+    """An array that says it is of this size."""
+    honest = Array(np.zeros(2, np.float32))
+    return Array(
+        honest.dtype, (size,), honest.stype, honest.data.replace(b"(2,), }", f"({size},), }}".encode())
+    )
+
+
+@pytest.mark.parametrize("what", ["letter", "order", "part", "entry", "dtype", "bytes", "vast", "vaster"])
 def test_broken_records_are_refused(what: str) -> None:
     records = link.to_records(Parcel({"shared": {"x": np.zeros(2)}}, ""))
     if what == "letter":
@@ -113,6 +121,8 @@ def test_broken_records_are_refused(what: str) -> None:
         records["part shared"] = ArrayRecord({})
     elif what == "dtype":
         records["part shared"] = ArrayRecord({"x": Array(np.zeros(2, np.complex64))})
+    elif what in ("vast", "vaster"):
+        records["part shared"] = ArrayRecord({"x": vast(10**15 if what == "vast" else 10**30)})
     else:
         records["part shared"] = ArrayRecord({"x": Array("float32", (2,), "numpy.ndarray", b"junk")})
     with pytest.raises(UnusableError):
@@ -133,7 +143,11 @@ def test_orders_and_answers_survive() -> None:
 
 
 @pytest.mark.parametrize(
-    "note", ["", "{}", "[]", '{"hosts": 1, "states": [], "lost": [], "failed": {}}', "[" * 9999]
+    "note",
+    [
+        *("", "{}", "[]", "[" * 9999, '{"hosts": 1, "states": [], "lost": [], "failed": {}}'),
+        '{"hosts": [1e999], "states": [], "lost": [], "failed": {}}',
+    ],
 )
 def test_unreadable_answers_are_refused(note: str) -> None:
     with pytest.raises(UnusableError):
@@ -333,12 +347,20 @@ def test_over_selection_does_not_wait_for_the_slowest(tmp_path: Path) -> None:
     assert not {2, 6} & set(record["participants"])
 
 
+def test_over_selection_of_everybody_waits_for_everybody(tmp_path: Path) -> None:
+    everybody = {"flower.over_selection": 0.3, "train.participation": 1.0, "train.rounds": 1}
+    settings = config("fedavg", **everybody)
+    serve.serve(settings, tmp_path / "run", load, DirectPost(settings, tmp_path), resume=False)
+    [record] = RunReader(tmp_path / "run").metrics()
+    assert len(record["participants"]) == load(settings, None).clients
+
+
 def test_nobody_at_all_stops_the_run_which_can_go_on(tmp_path: Path) -> None:
     settings = config("fedavg", **{"flower.timeout": 0.2})
     place = tmp_path / "run"
     with pytest.raises(NobodyError, match="is not connected"):
         serve.serve(settings, place, load, Failing(settings, tmp_path, away=10**9), resume=False)
-    assert [e["why"] for e in RunReader(place).events() if e["event"] == serve.FAILED]
+    assert [e["why"] for e in RunReader(place).events() if e["event"] == "failed"]
     with pytest.raises(ConfigError, match="already holds a run"):
         serve.serve(settings, place, load, DirectPost(settings, tmp_path), resume=False)
     serve.serve(settings, place, load, DirectPost(settings, tmp_path), resume=True)

@@ -15,7 +15,7 @@ from fedskew.engines.engine import Engine
 from fedskew.engines.pool import Pool
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
-from fedskew.errors import DivergedError
+from fedskew.errors import ConfigError, DivergedError
 from fedskew.fit import fit
 from fedskew.gate import Gate, Limits
 from fedskew.store import codec
@@ -140,9 +140,28 @@ def test_a_loss_of_any_phase_that_is_no_number_ends_the_run(method: str, part: s
         next(steps)
 
 
+def test_counters_of_batch_norm_are_no_change() -> None:
+    bound = algorithm(PRESETS["fedavg"], network="batch-norm")
+    message = bound.message(bound.init(), 0)
+    reply, _ = bound.local(
+        message, bound.fresh(0), Serial(bound, world.federation(), world.TRAINING).feed.client(0, 0)
+    )
+    moved = [v - bound.initial[n] for n, v in reply.shared.items() if v.is_floating_point()]
+    length = float(torch.cat([change.flatten() for change in moved]).norm())
+    assert gate(bound, Limits(norm=1.01 * length)).wrong(reply, message) == ""
+    assert "a change of norm" in gate(bound, Limits(norm=0.99 * length)).wrong(reply, message)
+
+
+@pytest.mark.parametrize("settings", [{"norm": 0.0}, {"largest": -1.0}, {"minimum": 0}])
+def test_limits_that_mean_nothing(settings: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=r"Limits\."):
+        Limits(**settings)
+
+
+@pytest.mark.parametrize("loss", [torch.nan, 2e6])
 @pytest.mark.parametrize("gated", [False, True])
-def test_without_a_gate_a_client_that_diverges_ends_the_run(gated: bool) -> None:
-    bound = faulty(replace(algorithm(PRESETS["fedavg"])), number("loss", torch.nan))
+def test_without_a_gate_a_client_that_diverges_ends_the_run(gated: bool, loss: float) -> None:
+    bound = faulty(replace(algorithm(PRESETS["fedavg"])), number("loss", loss))
     engine = Serial(bound, world.federation(), world.TRAINING, gate(bound) if gated else None)
     rounds = fit(bound, engine, world.federation(), 2, 1.0)
     if gated:

@@ -65,6 +65,7 @@ def test_a_run_that_was_cut_short_can_be_the_beginning(tmp_path: Path) -> None:
         (config(27, "fedprox", "long"), 3),
         (config(27, "fedavg", "long"), 4),
         (config(2, "fedavg", "long"), 3),
+        (config(27, "fedavg", "long").changed({"engine.backend": "torch"}), 3),
     ],
 )
 def test_other_settings_are_no_beginning(other: Config, seed: int, tmp_path: Path) -> None:

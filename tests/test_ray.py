@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from fedskew.algorithm import Algorithm
 from fedskew.engines.choose import Choice, engine
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
-from fedskew.engines.ray import Home, Ray, connect
+from fedskew.engines.ray import Corrected, Home, Ray, connect
 from fedskew.engines.serial import Serial
 from fedskew.examine import Exam
 from fedskew.gate import Gate, Limits
@@ -175,3 +176,25 @@ def test_a_sweep_on_ray_gives_the_serial_checkpoints(tmp_path: Path) -> None:
         )
         assert codec.encode(ours.server) == codec.encode(theirs.server)
         assert RunReader(tmp_path / "ray" / f"sweep-{method}" / "0").config()["engine"]["name"] == "ray"
+
+
+def test_a_home_forgets_a_state_that_did_not_count() -> None:
+    bound, federation = algorithm(PRESETS["fedphp"]), world.federation()
+    home = Home(
+        bound, federation, world.TRAINING, Feed.of(bound, federation, world.TRAINING).x.numpy(), "autograd"
+    )
+    message = bound.message(bound.init(), 0)
+    home.train(message, 0, [0], Corrected([], []))
+    _, twice = home.train(message, 1, [0], Corrected([], []))
+    _, once = home.train(message, 1, [0], Corrected([], [0]))
+    assert (float(twice["Inherit"]["times"]), float(once["Inherit"]["times"])) == (2, 1)
+
+
+def test_who_trains_nothing_needs_no_home() -> None:
+    bound, federation = algorithm(PRESETS["fedavg"]), world.federation()
+    nothing = federation.partition.train[0][:0]
+    empty = federation.partition._replace(train=(*federation.partition.train[:-1], nothing))
+    novel = replace(federation, partition=empty._replace(novel=(federation.clients - 1,)))
+    machine = Ray(bound, novel, world.TRAINING, 1)
+    assert machine.exchange(bound.message(bound.init(), 0), (0,), 0)[1].ids == (0,)
+    machine.close()

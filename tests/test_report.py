@@ -132,7 +132,7 @@ def test_the_best_method_and_its_lead(tmp_path: Path) -> None:
     assert found.against[0].difference.mean == pytest.approx(np.mean(mine) - np.mean(theirs))
     assert found.against[0].wins == 3
     assert found.against[0].p is None  # three pairs could not decide anything
-    assert found.sureness == "clear"
+    assert found.sureness == "agreed"  # and so cannot be more than that
     assert found.baseline is not None
     assert found.baseline.other == "fedavg"
 
@@ -158,6 +158,34 @@ def test_six_pairs_bring_the_test_and_the_diagram(tmp_path: Path) -> None:
     ids = {figure.id for section in compose(many, False).sections for figure in section.figures}
     assert "ranks" in ids
     assert "ranks" not in {f.id for section in compose(few, False).sections for f in section.figures}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "rounds", "sureness"),
+    [(2, None, "agreed"), (6, None, "agreed"), (8, None, "clear"), (8, 5, "agreed")],
+)
+def test_a_further_seed_that_agrees_never_weakens_a_finding(
+    seeds: int, rounds: int | None, sureness: str, tmp_path: Path
+) -> None:
+    places = three_methods(tmp_path, seeds)
+    if rounds is not None:
+        places.append(make(tmp_path, settings("map"), 0, rounds))
+    found = answer.finding(studied(places).settings[0], "global.accuracy")
+    assert found is not None
+    assert found.sureness == sureness
+
+
+def test_who_diverged_in_a_seed_is_last_there(tmp_path: Path) -> None:
+    broke = [("diverged", {"why": "too fast"})]
+    places = [make(tmp_path, settings(m), s) for m in ("fedavg", "scaffold") for s in range(9)]
+    places += [
+        make(tmp_path, settings("fedlc"), s, *((4,) if s < 3 else ()), events=broke * (s < 3))
+        for s in range(9)
+    ]
+    ranking = answer.ranking(studied(places), "global.accuracy")
+    assert ranking is not None
+    assert ranking.pairs == 9
+    assert ranking.ranks["fedlc"] == pytest.approx((6 * 1 + 3 * 3) / 9)
 
 
 def test_methods_are_paired_on_the_seeds_they_share(tmp_path: Path) -> None:

@@ -384,6 +384,7 @@ def test_predictions_are_a_table(hospital: Path, tmp_path: Path) -> None:
         (np.full((2, 1, 8, 8), np.nan), "no finite number"),
         (np.array([["a"] * 64]), "no finite number"),
         (np.zeros((0, 1, 8, 8)), r"is \[0, 1, 8, 8\]"),
+        (np.zeros((2, 8, 8, 1)), r"is \[2, 8, 8, 1\]"),
     ],
 )
 def test_wrong_inputs(array: np.ndarray, holds: str, trained: dict[str, Path], tmp_path: Path) -> None:
@@ -396,7 +397,7 @@ def test_wrong_inputs(array: np.ndarray, holds: str, trained: dict[str, Path], t
 def test_kinds_of_files(trained: dict[str, Path], tmp_path: Path) -> None:
     taken, x = take(trained["fedavg"]), digits().numpy()
     np.save(tmp_path / "x.npy", x.reshape(7, 64))
-    np.savez(tmp_path / "x.npz", x=x)
+    np.savez(tmp_path / "x.npz", x=x.squeeze(1).astype(">f4"))
     table(tmp_path / "x.csv", [str(k) for k in range(64)], x.reshape(7, 64).tolist())
     found = [inputs(tmp_path / f"x.{kind}", taken) for kind in ("npy", "npz", "csv")]
     assert all(torch.equal(one, digits()) for one in found)

@@ -94,10 +94,10 @@ def _rare(found: Sequence[Suffering], participation: float) -> Iterator[str]:
 
 
 def _measured(one: Finding) -> str:
-    where = one.setting
+    where, seeds = one.setting, f"{one.value.n} seed{'s' * (one.value.n > 1)}"
     return (
         f"{_percent(one.value.mean, one.value.std)} against FedAvg's {_percent(one.base.mean, one.base.std)} "
-        f"({one.metric}, {one.value.n} seeds) on {where.label}; results/{where.recipe}.csv, {where.row}"
+        f"({one.metric}, {seeds}) on {where.label}; results/{where.recipe}.csv, {where.row}"
     )
 
 

@@ -129,7 +129,7 @@ def _warnings(config: Config, seed: int) -> list[str]:
     plan = build.experiment(config)
     federation = plan.federation(plan.dataset(), seed)
     method = plan.algorithm(federation, seed).method
-    return warnings(method, federation.counts, plan.training, plan.solver)
+    return warnings(method, federation.counts[list(federation.trainers)], plan.training, plan.solver)
 
 
 def _machine() -> Iterator[str]:

@@ -81,7 +81,7 @@ def load(path: Path, labels: Indices | None = None) -> Artefact:
             )
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise DataError(
-            f"{path}: no partition to use: {error}. Delete the file to have it made again."
+            f"{path}: no partition to use: {error}. Put the file, and the data it was made for, back."
         ) from error
     return artefact
 

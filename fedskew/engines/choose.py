@@ -20,6 +20,7 @@ from fedskew.engines.vectorised import Vectorised
 from fedskew.errors import ConfigError
 from fedskew.gate import Gate, Limits
 from fedskew.kernels import Backend, prepare, ready
+from fedskew.ranges import Count, Natural, enforce
 
 if TYPE_CHECKING:
     from fedskew.engines.ray import Ray
@@ -41,12 +42,13 @@ class Choice:
     """An engine and its settings; `auto` measures and picks."""
 
     name: Name = "auto"
-    workers: int = 0
-    block: int = 10
+    workers: Natural = 0
+    block: Count = 10
     backend: Literal["auto", "autograd", "torch", "native"] = "auto"
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        enforce(self)
         if self.device == "cpu":
             return
         if self.name in ("pool", "ray"):

@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 
+from fedskew import tree
 from fedskew.algorithm import Algorithm
 from fedskew.cores import cores
 from fedskew.data.federation import Federation, Training
@@ -56,6 +57,7 @@ class Pool:
         self.algorithm, self.patience, self.gate = algorithm, patience, gate
         self.feed = Feed.of(algorithm, federation, training)
         self.kept = Shelf(memory)
+        self._size = sum(map(tree.nbytes, algorithm.fresh(0).values())) + tree.nbytes(algorithm.initial)
         way = start or ("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
         parent = None if way == "forkserver" else os.getpid()
         site = Site(_source(way, self.feed, recipe), backend, parent, self.kept.folders)
@@ -71,8 +73,7 @@ class Pool:
 
     def exchange(self, message: State, ids: Sequence[int], round: int) -> tuple[Reply | None, Cohort]:
         """Trains the clients; what they remember changes when all have answered."""
-        room = self.kept.room()
-        new = {client: room / f"new-{client}" for client in ids}
+        new = {client: self.kept.room(n * self._size) / f"new-{client}" for n, client in enumerate(ids)}
         files = {client: (self._old(client), str(new[client])) for client in ids}
         answers: dict[int, Reply] = {}
         for job, state in self._run({"kind": "train", "round": round}, message, files):
@@ -107,7 +108,7 @@ class Pool:
         self, order: Order, message: State, files: Mapping[int, Paths]
     ) -> Iterator[tuple[list[int], State]]:
         """Gives the clients out in jobs; yields each job's clients with the state it left."""
-        folder = self.kept.folders[0]
+        folder = self.kept.room((1 + len(files)) * self._size)
         wire.write(folder / "message", message)
         jobs = self._jobs(files)
         tasks = []

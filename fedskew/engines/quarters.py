@@ -13,15 +13,21 @@ _KEPT = 1 << 30
 
 
 @contextmanager
-def quarters(backend: Backend) -> Iterator[None]:
-    """One thread, since a second one buys little in small steps and changes bits."""
+def one_thread() -> Iterator[None]:
+    """A second thread buys little in small steps and changes bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with using(backend):
-            yield
+        yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def quarters(backend: Backend) -> Iterator[None]:
+    """One thread and the backend."""
+    with one_thread(), using(backend):
+        yield
 
 
 def keep_memory() -> None:

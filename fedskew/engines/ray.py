@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
@@ -41,6 +41,13 @@ class LostError(FedskewError):
     """Actors that died again and again."""
 
 
+class Corrected(NamedTuple):
+    """Clients of a block whose home has another state than the driver, or one where the driver has none."""
+
+    known: list[int]
+    forgotten: list[int]
+
+
 class Home:
     """What an actor does: keeps the states of its clients and runs them."""
 
@@ -57,10 +64,10 @@ class Home:
         self.backend, self.kept = backend, dict[int, State]()
 
     def train(
-        self, message: State, round: int, ids: Sequence[int], known: Sequence[int], *states: State
+        self, message: State, round: int, ids: Sequence[int], corrected: Corrected, *states: State
     ) -> Any:
-        """The replies of a block, then the state of each of its clients; `states` are those of `known`."""
-        self.kept.update(zip(known, states, strict=True))
+        """The replies of a block, then the state of each of its clients."""
+        self._correct(corrected, states)
         algorithm, replies = self.feed.algorithm, []
         with quarters(self.backend):
             for client in ids:
@@ -70,12 +77,17 @@ class Home:
         return replies, *(self.kept[client] for client in ids)
 
     def examine(
-        self, server: State, exam: Exam, ids: Sequence[int], known: Sequence[int], *states: State
+        self, server: State, exam: Exam, ids: Sequence[int], corrected: Corrected, *states: State
     ) -> Any:
         """The marks of a block."""
-        self.kept.update(zip(known, states, strict=True))
+        self._correct(corrected, states)
         with quarters(self.backend):
             return [examine(self.feed.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
+
+    def _correct(self, corrected: Corrected, states: Sequence[State]) -> None:
+        for client in corrected.forgotten:
+            self.kept.pop(client, None)
+        self.kept.update(zip(corrected.known, states, strict=True))
 
 
 class Shelf(MutableMapping[int, State]):
@@ -132,7 +144,8 @@ class Ray:
             backend,
         )
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        count = workers or max(1, int(resources.get("CPU", 1)))
+        processors = max(1, int(resources.get("CPU", 1)))  # an actor beyond them would wait for ever
+        count = min(workers or processors, processors)
         self._homes = [self._home() for _ in range(min(count, len(federation.trainers)))]
         self._of = _dealt(self.feed, len(self._homes))
 
@@ -207,11 +220,13 @@ class Ray:
         return [block for round in zip_longest(*cuts) for block in round if block]
 
     def _send(self, kind: str, given: tuple[Any, ...], block: list[int], returns: int) -> list[Ref]:
-        missing = [client for client in block if client in self.kept.away and client in self.kept]
-        states = [self.kept.refs[client] for client in missing]
+        away = [client for client in block if client in self.kept.away]
+        known = [client for client in away if client in self.kept]
+        forgotten = [client for client in away if client not in self.kept]
+        states = [self.kept.refs[client] for client in known]
         self.kept.away -= set(block)
         method = getattr(self._homes[self._of[block[0]]], kind)
-        refs = method.options(num_returns=returns).remote(*given, block, missing, *states)
+        refs = method.options(num_returns=returns).remote(*given, block, Corrected(known, forgotten), *states)
         return [refs] if returns == 1 else list(refs)
 
     def _rebuild(self, lost: set[int]) -> None:
@@ -240,10 +255,10 @@ def connect(workers: int) -> None:
 
 
 def _dealt(feed: Feed, homes: int) -> dict[int, int]:
-    """A home for every client, so that all have about the same work."""
+    """A home for every client that trains, so that all have about the same work."""
     load = [0] * homes
     dealt = {}
-    for client in sorted(range(feed.federation.clients), key=lambda k: (-feed.steps(k), k)):
+    for client in sorted(feed.federation.trainers, key=lambda k: (-feed.steps(k), k)):
         dealt[client] = min(range(homes), key=lambda number: (load[number], number))
         load[dealt[client]] += feed.steps(client)
     return dealt

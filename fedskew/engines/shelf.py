@@ -1,5 +1,6 @@
 """What clients remember, one file each: every process of the machine can read it, none can lose it."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, MutableMapping
@@ -15,7 +16,7 @@ class Shelf(MutableMapping[int, State]):
     """Client -> state; files in the first folder, which is memory, up to a limit, in the second beyond it."""
 
     def __init__(self, limit: int | None = None) -> None:
-        usable = _IN_MEMORY.is_dir()
+        usable = os.access(_IN_MEMORY, os.W_OK)
         fast = tempfile.mkdtemp(prefix="fedskew-", dir=_IN_MEMORY if usable else None)
         self.folders = Path(fast), Path(tempfile.mkdtemp(prefix="fedskew-"))
         self._limit = shutil.disk_usage(fast).free // 2 if limit is None else limit
@@ -23,9 +24,9 @@ class Shelf(MutableMapping[int, State]):
         self._sizes: dict[int, int] = {}
         self._used = 0
 
-    def room(self) -> Path:
-        """The folder into which the next state goes."""
-        return self.folders[self._used >= self._limit]
+    def room(self, ahead: int = 0) -> Path:
+        """The folder into which the next file goes, after so many bytes that are not there yet."""
+        return self.folders[self._used + ahead >= self._limit]
 
     def put(self, client: int, written: Path) -> None:
         """Takes in a file that holds the client's new state; until then the old one stands."""

@@ -87,6 +87,7 @@ def federation(config: Config, client: int | None) -> Federation:
     # Real clients read what lies on their own disk; nothing of it leaves them. For example:
     #
     # import numpy as np
+    # CLIENTS = 4
     # CLASSES = ("healthy", "ill")                          # the same everywhere, in this order
     # SHAPE = (1, 28, 28)
     # nothing = np.zeros((0, *SHAPE), np.float32), np.zeros(0, np.int64)
@@ -103,8 +104,8 @@ __all__ = ["federation", "own"]
 
 def write(folder: Path, config: Config) -> None:
     """Writes an app that runs as it is, with the dataset of the configuration."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty. Choose another folder for the app.")
+    if folder.is_file() or (folder.exists() and any(folder.iterdir())):
+        raise ConfigError(f"{folder} is not an empty folder. Choose another folder for the app.")
     name = "fedskew-" + re.sub(r"[^a-z0-9]+", "-", config.name.lower()).strip("-")
     words = {"name": name, "package": PACKAGE, "method": config.method.preset}
     files = {

@@ -109,7 +109,7 @@ def unpack_answer(parcel: Parcel) -> Answer:
             states[int(client)][part] = tree
         failed = {int(client): str(text)[:500] for client, text in plain["failed"].items()}
         return Answer([int(k) for k in plain["hosts"]], states, failed, [int(k) for k in plain["lost"]])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UnusableError(f"the answer cannot be read ({type(error).__name__})") from error
 
 
@@ -122,7 +122,7 @@ def unpack_reply(state: State) -> Reply:
     """What `pack_reply` packed."""
     try:
         return wire.unpack_replies(state)[0]
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, RuntimeError) as error:
         raise UnusableError(f"the reply cannot be read ({type(error).__name__}: {error})") from error
 
 
@@ -135,5 +135,5 @@ def unpack_marks(state: State) -> Marks:
     """What `pack_marks` packed."""
     try:
         return wire.unpack_marks(state)[0]
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, RuntimeError) as error:
         raise UnusableError(f"the marks cannot be read ({type(error).__name__}: {error})") from error

@@ -29,6 +29,12 @@ def to_records(parcel: Parcel) -> RecordDict:
     return RecordDict({LETTER: ConfigRecord({"order": order, "note": parcel.note}), **records})
 
 
+_UNREADABLE = (
+    *(KeyError, ValueError, TypeError, OSError, EOFError),
+    *(RecursionError, OverflowError, MemoryError),  # what an array says of its size can be anything
+)
+
+
 def from_records(records: RecordDict) -> Parcel:
     """What `to_records` made; Flower reads arrays without pickle, so nothing else can come out."""
     try:
@@ -38,7 +44,7 @@ def from_records(records: RecordDict) -> Parcel:
             record = records.array_records[f"part {part}"]
             arrays[str(part)] = {str(name): record[str(name)].numpy() for name in names}
         return Parcel(arrays, str(letter["note"]))
-    except (KeyError, ValueError, TypeError, RecursionError, OSError, EOFError) as error:
+    except _UNREADABLE as error:
         raise UnusableError(f"the message cannot be read ({type(error).__name__}: {error})") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 
 from fedskew import runs
 from fedskew.config import Config
@@ -21,9 +22,12 @@ def run(config: Config, nodes: int, out: Path, resume: bool, tell: Tell) -> Resu
     beside = place.with_name(f"{place.name}-flower")
     if layout.is_run(place) and not resume:
         raise ConfigError(f"{place} already holds a run. Continue it with --resume, or change name.")
-    if not layout.is_run(place):
-        serve.begin(config, place, simulated)
     written = beside / "app"
+    if layout.is_run(place):
+        runs.refuse_other(config, place)
+    else:
+        serve.begin(config, place, simulated)
+        rmtree(written, ignore_errors=True)  # of a run that is gone; its settings may have been others
     if not written.exists():
         app.write(written, config)
     with Deployment(beside, nodes) as deployment:

@@ -29,10 +29,10 @@ class Remote:
     """Clients at the nodes of a post; `kept` holds of each the round after which it has its state."""
 
     def __init__(
-        self, feed: Feed, post: Post, run: str, waits: Waits, gate: Gate | None, spare: float = 0.0
+        self, feed: Feed, post: Post, run: str, waits: Waits, gate: Gate | None, needed: int | None = None
     ) -> None:
         self.feed, self.post, self.run, self.waits, self.gate = feed, post, run, waits, gate
-        self.spare = spare  # participants beyond those needed, as a share
+        self.needed = needed  # answers after which a round goes on; None for all
         self.kept: dict[int, State] = {}
         self._directory = Directory()
 
@@ -50,7 +50,7 @@ class Remote:
                 raise UnusableError(reason)
             return reply
 
-        asking = self._ask(Order("train", self.run, round, self._since(ids), message), read, self.spare)
+        asking = self._ask(Order("train", self.run, round, self._since(ids), message), read, self.needed)
         if not asking.values and not asking.refused:
             raise NobodyError(_nobody(round, asking.missing))
         why = {**asking.missing, **asking.refused}
@@ -77,9 +77,9 @@ class Remote:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _ask(self, order: Order, read: Callable[[State], T], spare: float = 0.0) -> Asking[T]:
+    def _ask(self, order: Order, read: Callable[[State], T], needed: int | None = None) -> Asking[T]:
         asking = Asking(self.post, self._directory, self.waits, order, read)
-        asking.run(max(1, int(len(order.since) / (1 + spare) + 0.5)))
+        asking.run(len(order.since) if needed is None else min(needed, len(order.since)))
         return asking
 
     def _since(self, ids: Sequence[int]) -> dict[int, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from fedskew import build, runs
+from fedskew import build, failures, runs
 from fedskew.config import Config
 from fedskew.config import load as load_config
 from fedskew.engines.engine import Engine
@@ -31,7 +31,6 @@ from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
 
 IDENTITY = "flower.json"  # the name under which clients remember this run
-FAILED = "failed"  # the event that says why a server gave up
 PATIENCE = 60.0  # seconds to wait for a server that was killed to let go of the run
 log = logging.getLogger("fedskew")
 
@@ -64,8 +63,7 @@ def serve(config: Config, place: Path, load: Load, post: Post, resume: bool) -> 
     try:
         return _carry_on(place, load, post)
     except FedskewError as error:
-        with RunStore.open(place) as store:
-            store.log_event(FAILED, {"why": str(error)})
+        failures.note_failure(place, error)
         raise
 
 
@@ -91,7 +89,8 @@ def session(config: Config, place: Path, load: Load, post: Post) -> Session:
     )
     spare = config.flower.over_selection
     waits = Waits(config.flower.timeout, config.flower.resend)
-    engine: Engine = Remote(feed, post, run, waits, gate, spare)
+    needed = len(federation.participants(config.seeds[0], 0, experiment.participation))
+    engine: Engine = Remote(feed, post, run, waits, gate, needed)
     if experiment.privacy and experiment.privacy.kind == "central":  # else clients have added their noise
         engine = Private(engine, algorithm, experiment.privacy)
     asked = replace(experiment, participation=min(1.0, experiment.participation * (1 + spare)))

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedskew.errors import FedskewError
+from fedskew import failures
+from fedskew.errors import DivergedError, FedskewError
 from fedskew.flower.deployment import Deployment, DeploymentError
 from fedskew.flower.processes import gone
-from fedskew.flower.serve import FAILED
 from fedskew.store import layout
 from fedskew.store.lock import Owner
 from fedskew.store.reader import RunReader
@@ -75,6 +75,6 @@ def _owned(place: Path) -> bool:
 
 
 def _refuse_failure(place: Path) -> None:
-    events = [event for event in RunReader(place).events() if event["event"] != "opened"]
-    if events and events[-1]["event"] == FAILED:
-        raise FedskewError(f"{place}: {events[-1]['why']}")
+    if why := failures.why(place):
+        kind = DivergedError if failures.has_diverged(RunReader(place)) else FedskewError
+        raise kind(f"{place}: {why}")

@@ -12,7 +12,7 @@ from fedskew.report.study import Setting, Study
 from fedskew.results import HEADLINES
 from fedskew.stats import Difference
 
-Sureness = Literal["clear", "open", "single", "alone"]
+Sureness = Literal["clear", "agreed", "open", "single", "alone"]
 
 
 class Against(NamedTuple):
@@ -30,8 +30,13 @@ class Against(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether chance alone is an unlikely reason."""
-        return self.difference.low > 0 and (self.p is None or self.p < 0.05)
+        """Whether chance alone is an unlikely reason, which few seeds can never show."""
+        return self.difference.low > 0 and self.p is not None and self.p < 0.05
+
+    @property
+    def agreed(self) -> bool:
+        """Whether it is higher in every seed."""
+        return self.wins == self.seeds
 
 
 class Finding(NamedTuple):
@@ -43,6 +48,7 @@ class Finding(NamedTuple):
     text: str  # mean and deviation in per cent
     seeds: int
     against: tuple[Against, ...]  # the nearest first
+    finished: bool  # every run has come to its last round
 
     @property
     def sureness(self) -> Sureness:
@@ -51,7 +57,9 @@ class Finding(NamedTuple):
             return "alone"
         if self.against[0].seeds < 2:
             return "single"
-        return "clear" if self.against[0].clear else "open"
+        if self.against[0].clear and self.finished:
+            return "clear"
+        return "agreed" if self.against[0].agreed else "open"
 
     @property
     def baseline(self) -> Against | None:
@@ -76,7 +84,9 @@ def finding(setting: Setting, metric: str) -> Finding | None:
     others = [row.method for row in ranked if row.method != best and not math.isnan(row.values[metric].mean)]
     pairs = {other: _pairs(setting, best, other, metric) for other in others}
     against = _against({other: pair for other, pair in pairs.items() if pair})
-    return Finding(metric, HEADLINES[metric], best, rows[best].text(metric), rows[best].seeds, against)
+    finished = all(run.complete or run.diverged for arm in setting.arms for run in arm.runs)
+    row = rows[best]
+    return Finding(metric, HEADLINES[metric], best, row.text(metric), row.seeds, against, finished)
 
 
 def _pairs(setting: Setting, best: str, other: str, metric: str) -> list[tuple[float, float]]:
@@ -102,22 +112,29 @@ def _against(pairs: dict[str, list[tuple[float, float]]]) -> tuple[Against, ...]
 
 
 def ranking(study: Study, metric: str) -> significance.Ranking | None:
-    """Mean ranks over all seeds and settings; None with fewer than three methods or six pairs."""
+    """Mean ranks over all seeds and settings; None with fewer than three methods or six pairs.
+
+    A method that has no value for a seed, since it diverged, is the last one there.
+    """
     shared = [
         label
         for label in study.labels
         if all(label in {arm.label for arm in setting.arms} for setting in study.settings)
+        and not all(math.isnan(v) for setting in study.settings for v in _values(setting, label, metric))
     ]
     values: dict[str, list[float]] = {label: [] for label in shared}
     for setting in study.settings:
         arms = {arm.label: arm for arm in setting.arms}
         for seed in _common([arms[label].seeds for label in shared]):
-            block = [arms[label].value(metric, seed) for label in shared]
-            if not any(map(math.isnan, block)):
-                for label, value in zip(shared, block, strict=True):
-                    values[label].append(value)
+            for label in shared:
+                value = arms[label].value(metric, seed)
+                values[label].append(-math.inf if math.isnan(value) else value)
     enough = len(shared) >= 3 and min(map(len, values.values())) >= significance.LEAST
     return significance.ranking(values) if enough else None
+
+
+def _values(setting: Setting, label: str, metric: str) -> list[float]:
+    return [arm.value(metric, seed) for arm in setting.arms if arm.label == label for seed in arm.seeds]
 
 
 def _common(seeds: Sequence[Sequence[int]]) -> list[int]:

@@ -99,7 +99,12 @@ def _merged(rows: Sequence[tuple[Control, ...]]) -> tuple[Control, ...]:
     for control in (control for row in rows for control in row):
         known = found.get(control.name, control._replace(options=()))
         found[control.name] = known._replace(options=tuple(dict([*known.options, *control.options]).items()))
-    return tuple(found.values())
+    return tuple(_in_order(control) if control.kind == "slider" else control for control in found.values())
+
+
+def _in_order(slider: Control) -> Control:
+    options = sorted(slider.options, key=lambda option: int(option[0]))
+    return slider._replace(options=tuple(options), start=len(options) - 1)
 
 
 def axes(x: str, y: str, x_more: View | None = None, y_more: View | None = None) -> View:

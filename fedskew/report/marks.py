@@ -51,8 +51,7 @@ def column_means(rows: Sequence[Row]) -> list[float | None]:
 
 
 def after_training(run: Seen) -> dict[int, list[float | None]]:
-    """By round, the accuracy on each class of the participants' personal models, averaged over "
-    "participants."""
+    """By round, the accuracy on each class of the participants' personal models, averaged over them."""
     joined = {record["round"]: frozenset(record["participants"]) for record in run.records}
     out = {}
     for record in run.clients:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedskew import __version__
+from fedskew.files import write_text
 from fedskew.report import again, answer, gather
 from fedskew.report.answer import Finding
 from fedskew.report.figure import Figure
@@ -41,11 +42,7 @@ class Page(NamedTuple):
 def write(places: Sequence[Path], page: Path) -> None:
     """Writes the report of these runs as one self-contained file, whole or not at all."""
     made = compose(study([gather.read(place) for place in places]), look_inside=True)
-    text = standalone(made)
-    page.parent.mkdir(parents=True, exist_ok=True)
-    part = page.with_name(page.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(page)
+    write_text(page, standalone(made))
 
 
 def compose(found: Study, look_inside: bool) -> Page:

@@ -65,10 +65,11 @@ def band(series: Sequence[Series]) -> Band:
 def curve(
     arm: Arm, look: Key, what: Callable[[Seen], Series], along: Callable[[Seen], Series], scale: float = 100.0
 ) -> list[View]:
-    """A line and its band for one method."""
+    """A line and its band for one method; it ends where a seed diverged, since the others alone are no mean."""
     found, line = band([what(run) for run in arm.runs]), band([along(run) for run in arm.runs])
     where = dict(zip(line.rounds, line.mean, strict=True))
-    kept = [i for i in thin(len(found.rounds)) if found.rounds[i] in where]
+    end = min((run.rounds for run in arm.runs if run.diverged), default=math.inf)
+    kept = [i for i in thin(len(found.rounds)) if found.rounds[i] in where and found.rounds[i] < end]
     if not kept:
         return []
     x = [tidy(where[found.rounds[i]]) for i in kept]

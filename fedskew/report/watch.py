@@ -106,7 +106,9 @@ class Watch:
     def _report(self, names: Sequence[str]) -> Answer:
         with self._mutex:
             places = {str(place.relative_to(self.out)): place for place in listing.places(self.out)}
-            chosen = [places[name] for name in dict.fromkeys(names) if name in places][:MOST]
+            chosen = [places[name] for name in dict.fromkeys(names) if name in places]
+            if len(chosen) > MOST:
+                return _json({"problem": f"{len(chosen)} runs are ticked; one page compares {MOST} at most."})
             try:
                 page = compose(study([self._read(place) for place in chosen]), look_inside=False)
             except FedskewError as error:

@@ -67,6 +67,8 @@ def _complete(table: Settings) -> Settings:
     """The table with what it takes over from the recipe that it is like."""
     if "like" not in table:
         return table
+    if table["like"] not in names():
+        raise ConfigError(unknown("recipe to be like", table["like"], names()))
     base = _complete(_table(table["like"]))
     own = {key: value for key, value in table.items() if key != "like"}
     taken = {key: base[key] for key in _INHERITED if key in base}
@@ -79,7 +81,7 @@ def _rows(base: list[Settings], own: list[Settings]) -> list[Settings]:
     bare = {row["name"]: {key: value for key, value in row.items() if key not in _OWN} for row in base}
     if not own:
         return list(bare.values())
-    return [merged(bare.get(row["name"], {}), row) for row in own]
+    return [merged(bare.get(row.get("name"), {}), row) for row in own]
 
 
 def merged(base: Settings, over: Settings) -> Settings:

@@ -136,15 +136,16 @@ def _curves(found: Material, options: Options) -> list[Panel]:
 
 
 def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> tuple[list[int], list[float], Scale]:
-    """Rounds, means over seeds, and whether these are full runs or quick ones."""
+    """Rounds that all seeds have come to, means over them, and whether these are full runs or quick ones."""
     mine = [point for point in points if point.cell == cell and point.metric == metric]
     scale: Scale = "full" if any(point.scale == "full" for point in mine) else "quick"
-    by_round: dict[int, list[float]] = {}
+    by_round: dict[int, dict[int, float]] = {}
     for point in mine:
         if point.scale == scale:
-            by_round.setdefault(point.round, []).append(point.value)
-    means = [stats.summarise(by_round[number]).mean for number in sorted(by_round)]
-    return sorted(by_round), means, scale
+            by_round.setdefault(point.round, {})[point.seed] = point.value
+    seeds = {seed for values in by_round.values() for seed in values}
+    rounds = sorted(number for number, values in by_round.items() if values.keys() == seeds)
+    return rounds, [stats.summarise(list(by_round[number].values())).mean for number in rounds], scale
 
 
 def _proxies(found: Material, options: Options) -> list[Panel]:

@@ -130,7 +130,14 @@ def _heat(census: Census) -> View:
     said = "client %{x}, class %{y}: %{z} examples<extra></extra>"
     bar = {"title": {"text": "examples"}, "thickness": 12}
     scale = [[0, "#ffffff"], [0.0001, "#d6e6f2"], [1, "#08306b"]]
-    trace = {"type": "heatmap", "x": _columns(census), "z": counts, "colorscale": scale, "colorbar": bar}
+    trace = {
+        "type": "heatmap",
+        "x": _columns(census),
+        "z": counts,
+        "zmin": 0,
+        "colorscale": scale,
+        "colorbar": bar,
+    }
     return {"data": [{**trace, "hovertemplate": said}], "layout": _layout(census)}
 
 
