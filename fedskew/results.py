@@ -33,7 +33,7 @@ class Result:
         return [math.nan if value is None else float(value) for value in found]
 
     def last(self, metric: str) -> float:
-        """The value of the last round."""
+        """The value of the last round in which it was measured."""
         series = self.series(metric)
         return series[-1] if series else math.nan
 

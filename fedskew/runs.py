@@ -110,7 +110,7 @@ def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_r
     if point is not None:
         check_fits(point.server, session.feed.algorithm.init(), place)
     session.engine.adopt(kept)
-    store.log_event("resumed" if point else "started", {"round": start})
+    store.log_event(*_opening(start, place))
     clock = time.monotonic()
     try:
         for step in session.rounds(start, server):
@@ -129,6 +129,14 @@ def _rounds(store: RunStore, session: Session, config: Config, place: Path, on_r
         store.log_event("diverged", {"why": str(error)})
         raise
     store.log_event("finished", {"round": config.train.rounds})
+
+
+def _opening(start: int, place: Path) -> tuple[str, dict[str, object]]:
+    """The event that training begins, or goes on, perhaps where the last bits are others."""
+    if not start:
+        return "started", {"round": start}
+    changed = environment.differences(RunReader(place).environment(), environment.describe())
+    return "resumed", {"round": start, **({"changed": changed} if changed else {})}
 
 
 def check_fits(found: State, expected: State, place: Path) -> None:

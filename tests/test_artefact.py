@@ -110,7 +110,10 @@ def test_any_changed_byte_is_noticed(path: Path) -> None:
 )
 def test_damaged_files_are_refused_by_name(path: Path, damage: Callable[[bytes], bytes]) -> None:
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=r"partition\.json: no partition to use: .*Delete the file"):
+    with pytest.raises(
+        DataError,
+        match=r"partition\.json: no partition to use: .*Put the file, and the data it was made for, back",
+    ):
         artefact.load(path)
 
 

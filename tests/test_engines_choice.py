@@ -1,6 +1,10 @@
 """`auto` measures, picks what is fastest here, and writes down what it picked."""
 
+import math
 import multiprocessing
+import queue
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +13,19 @@ import pytest
 import torch
 from torch import nn
 
-from fedskew import Experiment, Labels, Training, evaluate, runs
+from fedskew import Experiment, Labels, Training, evaluate, parallel, runs
 from fedskew.config import parse
 from fedskew.engines import choose
 from fedskew.engines.choose import Choice, resolve
 from fedskew.engines.feed import Feed
 from fedskew.engines.pool import Pool
+from fedskew.engines.quarters import one_thread
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
+from fedskew.errors import ConfigError
+from fedskew.gate import Limits
 from fedskew.kernels import Backend, current
+from fedskew.privacy import Privacy
 
 Times = dict[str, float]
 
@@ -163,3 +171,51 @@ def test_what_was_picked_is_in_the_resolved_configuration(
     assert "block = 5" in written
     assert 'backend = "autograd"' in written
     assert '"auto"' not in written.split("[engine]")[1].split("[")[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "holds"),
+    [
+        (lambda: Choice("vectorized"), "Choice.name = 'vectorized'"),
+        (lambda: Choice(block=0), "Choice.block = 0"),
+        (lambda: evaluate.Timetable(every=0), "Timetable.every = 0"),
+        (lambda: Privacy("Central"), "Privacy.kind = 'Central'"),
+        (lambda: Privacy("local", delta=1.0), "Privacy.delta = 1.0"),
+    ],
+)
+def test_settings_made_in_python_are_checked(made: Callable[[], object], holds: str) -> None:
+    with pytest.raises(ConfigError, match=holds):
+        made()
+
+
+def test_more_good_replies_than_clients_are_asked() -> None:
+    plan = Experiment(split=Labels(clients=5, per_client=2), participation=0.5, gate=Limits(minimum=4))
+    with pytest.raises(ConfigError, match="a round asks no more than 3 clients"):
+        plan.session(0)
+
+
+def test_a_run_that_breaks_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(place: Path, tell: parallel.Tell) -> None:
+        if place.name == "a":
+            raise RuntimeError("no memory left")
+        tell(parallel.News(place, 1, 1))
+
+    told: list[parallel.News] = []
+    todo, news = queue.Queue[Path | None](), queue.Queue[None]()
+    for place in (Path("a"), Path("b"), None):
+        todo.put(place)
+    monkeypatch.setattr(parallel, "_one", breaks)
+    monkeypatch.setattr(parallel, "_tell", lambda _, said: told.append(said))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with one_thread():
+        parallel._worker(todo, news)
+    assert [(said.place.name, said.error is None) for said in told] == [("a", False), ("b", True)]
+    assert "no memory left" in str(told[0].error)
+
+
+def test_a_server_that_does_not_know_what_clients_hold_has_no_groups() -> None:
+    marks = torch.tensor([[[8, 2], [1, 9]], [[8, 2], [1, 9]]])
+    found = evaluate._clients(marks, marks, torch.tensor([[0, 0], [5, 0]]), torch.tensor([True, True]))
+    assert (found["majority"], found["missing"]) == (0.8, 0.9)
+    untold = evaluate._clients(marks, marks, torch.zeros(2, 2, dtype=torch.int64), torch.tensor([True, True]))
+    assert math.isnan(untold["missing"])

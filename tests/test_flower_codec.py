@@ -22,12 +22,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message
 from references import world
 from references.runs import PRESETS
 
-from fedskew import build
+from fedskew import build, failures
 from fedskew.config import Config
 from fedskew.data.federation import Federation
 from fedskew.engines.feed import Feed
 from fedskew.engines.serial import Serial
-from fedskew.errors import ConfigError
+from fedskew.errors import ConfigError, DataError, DivergedError
 from fedskew.experiment import Session
 from fedskew.flower import asking, link, memory, serve, site
 from fedskew.flower.client import Node, handler
@@ -510,3 +510,34 @@ def test_a_supernode_without_settings_says_what_to_do(tmp_path: Path) -> None:
     del context.node_config["state-dir"]
     with pytest.raises(ConfigError, match="--node-config"):
         handler(post.config, load)(Parcel({}, ""), context.node_config)
+
+
+def test_a_client_whose_data_cannot_be_read_does_not_stop_its_neighbours(tmp_path: Path) -> None:
+    def broken(settings: Config, client: int | None) -> Federation:
+        if client == 0:
+            raise DataError("the disk of client 0 is gone")
+        return load(settings, client)
+
+    settings = config("fedavg", **{"train.participation": 1.0, "train.rounds": 1})
+    serve.serve(settings, tmp_path / "run", load, DirectPost(settings, tmp_path, broken), resume=False)
+    [record] = RunReader(tmp_path / "run").metrics()
+    assert record["participants"] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_deployment_that_diverges_is_told_from_one_that_failed(tmp_path: Path) -> None:
+    settings = config("fedavg", **{"train.lr": 1e6, "gate.enabled": False})
+    with pytest.raises(DivergedError):
+        serve.serve(settings, tmp_path / "run", load, DirectPost(settings, tmp_path), resume=False)
+    assert failures.has_diverged(RunReader(tmp_path / "run"))
+
+
+def test_the_model_of_a_deployment_can_be_taken_out(tmp_path: Path) -> None:
+    settings = config("fedavg", **{"train.rounds": 1, "split.clients": 10})
+    post = DirectPost(settings, tmp_path, site.simulated)
+    serve.serve(settings, tmp_path / "run", site.simulated, post, resume=False)
+    taken, found = use.take(tmp_path / "run"), checkpoint.load(tmp_path / "run")
+    assert taken.who == "the global model"
+    assert found is not None
+    assert torch.equal(
+        dict(taken.network.named_parameters())["head.weight"], found.server["shared"]["head.weight"]
+    )

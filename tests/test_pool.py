@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -332,3 +332,13 @@ def test_a_closed_pool_leaves_nothing_behind() -> None:
         assert all(folder.is_dir() for folder in folders)
     assert all(gone(pid) for pid in pids)
     assert not any(folder.exists() for folder in folders)
+
+
+def test_states_beyond_the_memory_go_to_the_disk_within_a_round() -> None:
+    bound, federation = algorithm(PRESETS["fedphp"]), world.federation()
+    with closing(Pool(bound, federation, world.TRAINING, 1)) as engine:
+        size = engine._size
+    with closing(Pool(bound, federation, world.TRAINING, 1, memory=2 * size)) as engine:
+        advance(bound, engine, bound.init(), range(1), (0, 1, 2, 3))
+        folders = [engine.kept.path(client).parent for client in range(4)]
+        assert [engine.kept.folders.index(folder) for folder in folders] == [0, 0, 1, 1]

@@ -103,7 +103,7 @@ def test_a_home_gives_the_serial_bits(method: str) -> None:
     pool = Feed.of(bound, federation, world.TRAINING).x.numpy()
     home = Home(bound, federation, world.TRAINING, pool, "autograd")
     message, ids = bound.message(bound.init(), 0), [0, world.SINGLE_LABEL, 5]
-    replies, *states = home.train(message, 0, ids, [])
+    replies, *states = home.train(message, 0, ids, Corrected([], []))
     reference = Serial(bound, federation, world.TRAINING)
     reference.exchange(message, ids, 0)
     assert [codec.encode(state) for state in states] == [codec.encode(reference.kept[k]) for k in ids]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedskew.config import Config
+from fedskew.errors import ConfigError
 from fedskew.reproduce import details, load, sights
 from fedskew.reproduce.cells import Cell, cells, home
 from fedskew.reproduce.judge import judge
@@ -357,3 +358,20 @@ TIER_1 = {
 @pytest.mark.parametrize(("name", "count"), TIER_1.items())
 def test_the_first_tier(name: str, count: int) -> None:
     assert sum(cell.tier == 1 for cell in cells(load.load(name))) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ('like = "fedlc-tabel-1"', "recipe to be like 'fedlc-tabel-1'. Did you mean 'fedlc-table-1'"),
+        (
+            'like = "fedlc-table-1"\nwhere = "here"\ntitle = "mine"\n[[rows]]\nlabel = "mine"',
+            r"rows\.0\.name",
+        ),
+    ],
+)
+def test_an_own_recipe_with_a_mistake_is_told_where(text: str, holds: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=holds):
+        load.load(str(path))

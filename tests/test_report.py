@@ -26,7 +26,7 @@ from fedskew import runs
 from fedskew.config import parse
 from fedskew.errors import ConfigError
 from fedskew.listing import details
-from fedskew.report import again, answer, gather, significance
+from fedskew.report import again, answer, gather, series, significance
 from fedskew.report.figure import COLOURS, looks, thin
 from fedskew.report.page import Page, compose, embedded, standalone, write
 from fedskew.report.study import Study, study
@@ -173,6 +173,16 @@ def test_a_further_seed_that_agrees_never_weakens_a_finding(
     found = answer.finding(studied(places).settings[0], "global.accuracy")
     assert found is not None
     assert found.sureness == sureness
+
+
+def test_a_mean_ends_where_a_seed_diverged(tmp_path: Path) -> None:
+    broke = [("diverged", {"why": "too fast"})]
+    places = [make(tmp_path, settings("fedavg"), 0), make(tmp_path, settings("fedavg"), 1, 5, events=broke)]
+    (arm,) = studied(places).settings[0].arms
+    traces = series.curve(
+        arm, looks(["fedavg"])["fedavg"], lambda run: dict.fromkeys(range(run.rounds), 0.5), series.rounds
+    )
+    assert len(traces[-1]["x"]) == 5
 
 
 def test_who_diverged_in_a_seed_is_last_there(tmp_path: Path) -> None:

@@ -414,3 +414,25 @@ def test_names_in_the_card_are_read_as_they_are(hospital: Path) -> None:
     said = card.text(taken._replace(classes=names))
     assert r"| a\|b | " in said
     assert r"&lt;i&gt;flu&lt;/i&gt; \*new\* line" in said
+
+
+def test_a_run_without_personal_models_says_so(folder: Path) -> None:
+    config = load(folder / "c.toml").changed(
+        {"name": "impersonal", "evaluate.personal": 0, "train.rounds": 1}
+    )
+    place = runs.begin(config, 0, folder / "runs")
+    runs.carry_on(place)
+    taken = checkpoint.load(place)
+    assert taken is not None
+    with pytest.raises(ConfigError, match="kept no client's trained model"):
+        take(place, next(iter(taken.kept)))
+
+
+def test_a_private_part_that_never_trained_is_refused(folder: Path) -> None:
+    few = {"name": "few", "method.preset": "fedper", "train.rounds": 1, "train.participation": 0.2}
+    place = runs.begin(load(folder / "c.toml").changed(few), 0, folder / "runs")
+    runs.carry_on(place)
+    found = checkpoint.load(place)
+    assert found is not None
+    with pytest.raises(ConfigError, match="that part is untrained"):
+        take(place, next(client for client in range(5) if client not in found.kept))

@@ -22,7 +22,6 @@ def describe() -> Environment:
         "safetensors": safetensors.__version__,
         "platform": platform.platform(),
         "cpu": _cpu(),
-        "threads": torch.get_num_threads(),
     }
 
 
