@@ -22,7 +22,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message
 from references import world
 from references.runs import PRESETS
 
-from fedskew import build, failures
+from fedskew import build, failures, use
 from fedskew.config import Config
 from fedskew.data.federation import Federation
 from fedskew.engines.feed import Feed
