@@ -70,8 +70,12 @@ def take(place: Path, client: int | str | None = None) -> Taken:
     found = checkpoint.load(place)
     if found is None:
         raise ConfigError(f"{place} has not finished a round. Continue it: fedskew resume {place}.")
-    split = {"split.file": str(place / runs.PARTITION)} if (place / runs.PARTITION).exists() else {}
-    plan = build.experiment(config.changed(split))  # a deployment has no partition to keep
+    deployed = not reader.began_with(runs.PARTITION)
+    if deployed and client is not None:
+        raise ConfigError(
+            f"{place}: the clients of a deployment have their models at home. Take the global one."
+        )
+    plan = build.experiment(config.changed({} if deployed else {"split.file": str(place / runs.PARTITION)}))
     data = plan.dataset()
     federation = plan.federation(data, config.seeds[0])
     algorithm = plan.algorithm(federation, config.seeds[0])

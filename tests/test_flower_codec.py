@@ -537,6 +537,8 @@ def test_the_model_of_a_deployment_can_be_taken_out(tmp_path: Path) -> None:
     serve.serve(settings, tmp_path / "run", site.simulated, post, resume=False)
     taken, found = use.take(tmp_path / "run"), checkpoint.load(tmp_path / "run")
     assert taken.who == "the global model"
+    with pytest.raises(ConfigError, match="have their models at home"):
+        use.take(tmp_path / "run", 0)
     assert found is not None
     assert torch.equal(
         dict(taken.network.named_parameters())["head.weight"], found.server["shared"]["head.weight"]

@@ -25,6 +25,10 @@ class RunReader:
             raise KeyError(name)
         return proof.whole(self.folder / name, self._opening.files[name])
 
+    def began_with(self, name: str) -> bool:
+        """Whether this is one of the files the run began with."""
+        return name in self._opening.files
+
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         return tomllib.loads(self.file(layout.CONFIG).decode())
