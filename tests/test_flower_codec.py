@@ -524,6 +524,14 @@ def test_a_client_whose_data_cannot_be_read_does_not_stop_its_neighbours(tmp_pat
     assert record["participants"] == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_deployment_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
+    settings = config("fedavg", **{"train.rounds": 1})
+    serve.serve(settings, tmp_path / "run", load, DirectPost(settings, tmp_path), resume=False)
+    other = settings.changed({"train.lr": 0.2})
+    with pytest.raises(ConfigError, match="holds a run with other settings"):
+        serve.serve(other, tmp_path / "run", load, DirectPost(other, tmp_path), resume=True)
+
+
 def test_a_deployment_that_diverges_is_told_from_one_that_failed(tmp_path: Path) -> None:
     settings = config("fedavg", **{"train.lr": 1e6, "gate.enabled": False})
     with pytest.raises(DivergedError):

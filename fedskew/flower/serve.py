@@ -60,6 +60,8 @@ def serve(config: Config, place: Path, load: Load, post: Post, resume: bool) -> 
         begin(config, place, load)
     elif not resume:
         raise ConfigError(f"{place} already holds a run. Continue it with `fedskew flower run --resume`.")
+    else:
+        runs.refuse_other(config, place)  # clients have the settings of the app that was just sent
     try:
         return _carry_on(place, load, post)
     except FedskewError as error:
