@@ -32,9 +32,7 @@ class Size(StrEnum):
 
 
 Names = Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Names, files of your own, or all.")]
-Cells = Annotated[
-    list[str] | None, typer.Option("--cells", help="Only these: --cells 'mnist-*' --cells '*.fedavg'")
-]
+Cells = Annotated[list[str] | None, typer.Option("--cells", help="Only these: --cells 'mnist-*,*.fedavg'")]
 Tier = Annotated[int | None, typer.Option("--tier", min=1, max=3, help="Only up to this tier.")]
 Scale = Annotated[Size, typer.Option("--scale", help="quick: fewer rounds.")]
 Seeds = Annotated[str | None, typer.Option("--seeds", help="Seeds: 0:3 or 0,1,2. Default: the recipe's.")]
@@ -109,6 +107,7 @@ def reproduce(
     from fedskew.reproduce.cells import select
 
     room = Room(out, results, workers, time.monotonic() + 60 * (1e9 if minutes is None else minutes))
+    patterns = [pattern for given in cells or () for pattern in given.split(",")]
     failed: list[FedskewError] = []
     for name in sorted(load.names()) if recipe == ["all"] else recipe:
         one = load.load(name)
@@ -117,7 +116,7 @@ def reproduce(
             from fedskew.reproduce import work
             from fedskew.reproduce.results import read
 
-            jobs = work.jobs(select(every(one, scale.value), cells or (), tier), wanted, out)
+            jobs = work.jobs(select(every(one, scale.value), patterns, tier), wanted, out)
             due = work.missing(jobs, read(one.name, results), fresh)
             failed += _work(one, work.with_starts(due, out), room, wanted, plan)
         if not plan:
