@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 import pytest
@@ -24,12 +25,13 @@ from references.runs import PRESETS
 
 from fedskew import build, failures, use
 from fedskew.config import Config
+from fedskew.config import load as load_config
 from fedskew.data.federation import Federation
 from fedskew.engines.feed import Feed
 from fedskew.engines.serial import Serial
 from fedskew.errors import ConfigError, DataError, DivergedError
 from fedskew.experiment import Session
-from fedskew.flower import asking, link, memory, serve, site
+from fedskew.flower import asking, link, local, memory, serve, site
 from fedskew.flower.client import Node, handler
 from fedskew.flower.letters import (
     Answer,
@@ -551,3 +553,15 @@ def test_the_model_of_a_deployment_can_be_taken_out(tmp_path: Path) -> None:
     assert torch.equal(
         dict(taken.network.named_parameters())["head.weight"], found.server["shared"]["head.weight"]
     )
+
+
+def test_the_app_of_a_run_that_is_gone_gets_the_settings_of_the_new_one(tmp_path: Path) -> None:
+    settings, place = config("fedavg", **{"split.clients": 10}), tmp_path / "0"
+    written = local.prepare(settings, place, tmp_path / "0-flower")
+    assert local.prepare(settings, place, tmp_path / "0-flower") == written
+    other = settings.changed({"train.lr": 0.2})
+    with pytest.raises(ConfigError, match="other settings"):
+        local.prepare(other, place, tmp_path / "0-flower")
+    rmtree(place)
+    local.prepare(other, place, tmp_path / "0-flower")
+    assert load_config(written / "fedskew_app" / "experiment.toml").train.lr == 0.2
