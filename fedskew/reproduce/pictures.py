@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedskew import stats
-from fedskew.errors import ConfigError, unknown
 from fedskew.reproduce import compare, curves, details, results, sights
 from fedskew.reproduce.chart import Chart, Panel, Series
 from fedskew.reproduce.curves import Point
@@ -39,19 +38,10 @@ def charts(recipe: Recipe, folder: Path) -> list[Chart]:
 
 def chart(picture: Picture, found: Material) -> Chart | None:
     """One figure; None where it would be empty."""
-    plain: dict[str, Callable[[Material, Options], list[Panel]]] = {
-        "bars": _bars,
-        "lines": _lines,
-        "scores": _scores,
-        "curves": _curves,
-        "proxies": _proxies,
-    }
-    if picture.kind in plain:
-        panels = plain[picture.kind](found, picture.options)
-    elif picture.kind in sights.KINDS:
-        panels = sights.panels(picture.kind, found.recipe, found.details, picture.options)
+    if picture.kind in KINDS:
+        panels = KINDS[picture.kind](found, picture.options)
     else:
-        raise ConfigError(unknown("kind of picture", picture.kind, [*plain, *sights.KINDS]))
+        panels = sights.panels(picture.kind, found.recipe, found.details, picture.options)
     return Chart(f"{found.recipe.paper}, {found.recipe.where}: {picture.title}", tuple(panels))
 
 
@@ -169,3 +159,12 @@ def _proxies(found: Material, options: Options) -> list[Panel]:
 
 def _name(column: Column) -> str:
     return column.label or column.name
+
+
+KINDS: dict[str, Callable[[Material, Options], list[Panel]]] = {
+    "bars": _bars,
+    "lines": _lines,
+    "scores": _scores,
+    "curves": _curves,
+    "proxies": _proxies,
+}

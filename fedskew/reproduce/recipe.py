@@ -15,6 +15,24 @@ Scale = Literal["full", "quick"]
 SCALES: tuple[Scale, ...] = ("full", "quick")
 Tier = Annotated[int, Field(ge=1, le=3)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
+PICTURES: dict[str, tuple[str, ...]] = {  # kinds of pictures, and the options that each cannot do without
+    "bars": ("score",),
+    "lines": ("score",),
+    "scores": ("axis",),
+    "curves": ("metric", "axis"),
+    "proxies": (),
+    "bubbles": (),
+    "classes": ("model",),
+    "before-after": (),
+    "local-classes": (),
+    "bounds": (),
+    "map": (),
+    "components": (),
+    "plane": (),
+    "client-map": (),
+    "client-f1": (),
+    "two-clients": (),
+}
 _PRINTED = re.compile(r"(?P<mean>-?[\d.]+)(?:±(?P<std>[\d.]+))?(?P<doubt>\?)?")
 
 
@@ -142,6 +160,14 @@ class Picture(_Closed):
     title: str
     options: Settings = {}
 
+    @model_validator(mode="after")
+    def _complete(self) -> Picture:
+        _known("kind of picture", [self.kind], PICTURES)
+        lacking = [name for name in PICTURES[self.kind] if name not in self.options]
+        if lacking:
+            raise ValueError(f"a picture of kind {self.kind} needs the option {lacking[0]}")
+        return self
+
 
 class Recipe(_Closed):
     """One published table or figure."""
@@ -190,6 +216,10 @@ class Recipe(_Closed):
         for contest in self.contests:
             _known(f"score of contest {contest.title}", [contest.score], self.scores)
             self._match(f"contest {contest.title}", contest.rows)
+        for picture in self.pictures:
+            for option, choices in (("score", self.scores), ("metric", self.curves)):
+                chosen = [picture.options[option]] if option in picture.options else []
+                _known(f"{option} of picture {picture.title}", chosen, choices)
         return self
 
     def _match(self, what: str, patterns: tuple[str, ...]) -> None:
@@ -212,4 +242,4 @@ class Recipe(_Closed):
 def _known(what: str, names: Any, choices: Any) -> None:
     wrong = [name for name in names if name not in choices]
     if wrong:
-        raise ValueError(f"unknown {what}: {wrong[0]}; choices: {', '.join(choices)}")
+        raise ValueError(f"unknown {what}: {wrong[0]}; choices: {', '.join(choices) or 'none'}")
