@@ -17,7 +17,7 @@ from fedskew.part import Part
 from fedskew.phase import Context, Phase
 from fedskew.step import SGD
 from fedskew.tree import State, Tree
-from fedskew.values import Client, Cohort, Model, Reply, Run
+from fedskew.values import Client, Cohort, Model, Reply, Run, View
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,14 @@ class Algorithm:
         return {**self.initial, **server["shared"]}
 
     def personal(self, server: State, kept: State | None, data: Client, name: str | None = None) -> Tree:
-        """A named model of a client as a tree of the network; one that never took part has the server's."""
+        """A named model of a client as a tree of the network."""
         wanted = name or self.method.personal
         if wanted in ("adapted", "adapted_step"):
             return self.adapted(server, kept, data, None if wanted == "adapted" else 1)
-        if kept is None or wanted == "global":
-            return {**self.overall(server), **(kept or {}).get("private", {})}
+        if kept is None:
+            return self._newcomer(server, data, wanted)
+        if wanted == "global":
+            return {**self.overall(server), **kept["private"]}
         models = self.models(server, kept, data)
         if wanted == "trained" and wanted not in models:
             raise ConfigError(
@@ -157,6 +159,13 @@ class Algorithm:
         if wanted not in models:
             raise ConfigError(unknown("personal model", wanted, {*models, *BUILT_IN}))
         return models[wanted]
+
+    def _newcomer(self, server: State, data: Client, wanted: str) -> Tree:
+        """The model of a client that never took part: the server's, with private pieces as they begin."""
+        completed = any(part.completes and wanted in part.offers for part in self.method.parts)
+        return (
+            self.models(server, self.fresh(int(data.id)), data)[wanted] if completed else self.overall(server)
+        )
 
     @torch.no_grad()
     def adapted(self, server: State, kept: State | None, data: Client, steps: int | None) -> Tree:
@@ -175,12 +184,30 @@ class Algorithm:
         if "trained" in kept:
             params = {**params, **self.method.share.put(server["shared"], kept["trained"], data)}
             found["trained"] = params
-        kit, context = self._kit(0), Context(self.overall(server), {}, data, 0, self.solver.lr, self.expected)
         for part in self.method.parts:
             if part.offers:
-                work = {**params, **tree.prefix(kept[part.name], part.name)}
-                found.update(part.models(kit.view(part, work, context)))
+                found.update(part.models(self._at_rest(part, params, kept, data)))
         return found
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What `tell` is about, as part and name."""
+        return tuple(f"{part.name}.{name}" for part in self.method.parts for name in part.tells)
+
+    def tell(self, kept: State | None, data: Client) -> Tensor:
+        """Numbers [len(told)] of a client's state; nan for one that never took part."""
+        if kept is None or not self.told:
+            return torch.full((len(self.told),), torch.nan, dtype=torch.float64)
+        telling = [part for part in self.method.parts if part.tells]
+        found = [part.tell(self._at_rest(part, self.initial, kept, data)) for part in telling]
+        return torch.stack(
+            [one[n].double() for part, one in zip(telling, found, strict=True) for n in part.tells]
+        )
+
+    def _at_rest(self, part: Part, params: Tree, kept: State, data: Client) -> View:
+        """The part's view of a client between rounds."""
+        context = Context(params, {}, data, 0, self.solver.lr, self.expected)
+        return self._kit(0).view(part, {**params, **tree.prefix(kept[part.name], part.name)}, context)
 
     def part(self, name: str) -> Part:
         """The part of this name."""

@@ -93,7 +93,7 @@ class Evaluator:
 
     def _server(self, round: Round, last: bool) -> Record:
         novel = [self._home(client) for client in self.feed.federation.partition.novel]
-        cm, *strangers = everybody(self.algorithm, self.feed, round.server, [self._test, *novel])
+        cm, *strangers = everybody(self.feed, round.server, [self._test, *novel])
         out = _global(cm, last)
         if strangers:
             out["novel.accuracy"] = float(metrics.pooled(torch.stack(strangers)))
@@ -112,6 +112,8 @@ class Evaluator:
     def _personal(self, round: Round, marks: dict[int, Marks]) -> Record:
         counts = self.feed.federation.counts[list(marks)]
         out: Record = {"personal.unseen_clients": sum(not mark.seen for mark in marks.values())}
+        told = metrics.mean_over_clients(torch.stack([mark.told for mark in marks.values()]).mT)
+        out |= {f"client.{n}": v for n, v in zip(self.algorithm.told, told.tolist(), strict=True)}
         for index, name in enumerate(self.names):
             start = f"personal.{name}." if index else "personal."
             home = torch.stack([mark.home[index] for mark in marks.values()])
@@ -120,7 +122,7 @@ class Evaluator:
             out |= {start + key: value for key, value in _clients(home, whole, counts, chosen).items()}
         if self.algorithm.method.overall == "server" and round.cohort.ids:
             homes = [self._home(client) for client in round.cohort.ids]
-            before, *downloaded = everybody(self.algorithm, self.feed, round.before, [self._test, *homes])
+            before, *downloaded = everybody(self.feed, round.before, [self._test, *homes])
             out["before.per_class"] = metrics.per_class(before).tolist()
             accuracy = metrics.accuracy(torch.stack(downloaded))
             out["personal.downloaded"] = float(metrics.mean_over_clients(accuracy))
@@ -146,7 +148,14 @@ def due(record: Record, timetable: Timetable, rounds: int, ensemble: bool) -> Re
     number = record["round"]
     clients = timetable.clients(number, rounds)
     server = clients if ensemble else timetable.overall(number, rounds)
-    when = {"personal": clients, "before": clients, "update": clients, "global": server, "novel": server}
+    when = {
+        "personal": clients,
+        "client": clients,
+        "before": clients,
+        "update": clients,
+        "global": server,
+        "novel": server,
+    }
     kept = {key: value for key, value in record.items() if when.get(key.split(".")[0], True)}
     return kept if number + 1 == rounds else {n: v for n, v in kept.items() if n != "global.confusion"}
 

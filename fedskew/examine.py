@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedskew import metrics
-from fedskew.algorithm import Algorithm
 from fedskew.engines.feed import Feed
-from fedskew.tree import State
+from fedskew.tree import State, Tree
 
 
 class Exam(NamedTuple):
@@ -28,29 +29,56 @@ class Marks(NamedTuple):
     home: Tensor
     whole: Tensor | None
     ballot: Tensor | None  # [N, C]
+    told: Tensor  # numbers of its state, as `Algorithm.told` names them
     seen: bool
 
 
-def examine(
-    algorithm: Algorithm, feed: Feed, server: State, kept: State | None, client: int, exam: Exam
-) -> Marks:
-    """Evaluates the named models of one client."""
-    data = feed.idle(client)
-    home = torch.from_numpy(feed.federation.partition.test[client])
-    test = torch.from_numpy(feed.federation.data.test)
-    models = [algorithm.personal(server, kept, data, name) for name in exam.names]
-    everywhere = (
-        [algorithm.predict(model, feed.x[test]) for model in models] if exam.whole or exam.ballot else []
-    )
-    return Marks(
-        torch.stack([_confusion(feed, algorithm.predict(model, feed.x[home]), home) for model in models]),
-        torch.stack([_confusion(feed, logits, test) for logits in everywhere]) if exam.whole else None,
-        metrics.ballot(everywhere[0]) if exam.ballot else None,
-        kept is not None,
-    )
+def examine(feed: Feed, server: State, states: Iterable[tuple[int, State | None]], exam: Exam) -> list[Marks]:
+    """Evaluates the named models of some clients, given what each has kept."""
+    sitting = _Sitting(feed, server, exam)
+    return [sitting.marks(client, kept) for client, kept in states]
 
 
-def everybody(algorithm: Algorithm, feed: Feed, server: State, positions: Sequence[Tensor]) -> list[Tensor]:
+@dataclass
+class _Sitting:
+    """One evaluation; what the server's network answers to everybody's test set is found out once."""
+
+    feed: Feed
+    server: State
+    exam: Exam
+
+    def marks(self, client: int, kept: State | None) -> Marks:
+        """How one client's models do."""
+        feed, algorithm, exam = self.feed, self.feed.algorithm, self.exam
+        data, home = feed.idle(client), torch.from_numpy(feed.federation.partition.test[client])
+        models = [algorithm.personal(self.server, kept, data, name) for name in exam.names]
+        at_home = [_confusion(feed, algorithm.predict(model, feed.x[home]), home) for model in models]
+        everywhere = [self._everywhere(model) for model in models] if exam.whole or exam.ballot else []
+        return Marks(
+            torch.stack(at_home),
+            torch.stack([_confusion(feed, z, self._test) for z in everywhere]) if exam.whole else None,
+            metrics.ballot(everywhere[0]) if exam.ballot else None,
+            algorithm.tell(kept, data),
+            kept is not None,
+        )
+
+    def _everywhere(self, model: Tree) -> Tensor:
+        common = self.feed.algorithm.overall(self.server)
+        if all(value is common[name] for name, value in model.items()):
+            return self._common
+        return self.feed.algorithm.predict(model, self.feed.x[self._test])
+
+    @cached_property
+    def _common(self) -> Tensor:
+        algorithm = self.feed.algorithm
+        return algorithm.predict(algorithm.overall(self.server), self.feed.x[self._test])
+
+    @property
+    def _test(self) -> Tensor:
+        return torch.from_numpy(self.feed.federation.data.test)
+
+
+def everybody(feed: Feed, server: State, positions: Sequence[Tensor]) -> list[Tensor]:
     """Confusion matrices of the server's network on many sets of examples, each example run once."""
     needed = torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *positions]))
     if not len(needed):
@@ -58,7 +86,7 @@ def everybody(algorithm: Algorithm, feed: Feed, server: State, positions: Sequen
             torch.zeros(feed.federation.classes, feed.federation.classes, dtype=torch.int64)
             for _ in positions
         ]
-    logits = algorithm.predict(algorithm.overall(server), feed.x[needed])
+    logits = feed.algorithm.predict(feed.algorithm.overall(server), feed.x[needed])
     return [_confusion(feed, logits[torch.searchsorted(needed, chosen)], chosen) for chosen in positions]
 
 

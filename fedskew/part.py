@@ -28,7 +28,9 @@ class Part(ABC):
     reveals: ClassVar[str] = ""  # what leaves the client beyond parameters, in words
     needs: ClassVar[tuple[Section, ...]] = ()  # what of the network must be shared for it to mean anything
     offers: ClassVar[tuple[str, ...]] = ()  # the keys of `models`
+    tells: ClassVar[tuple[str, ...]] = ()  # the keys of `tell`
     one_network: ClassVar[bool] = False  # remembers, or reads the features of, one network for all classes
+    completes: ClassVar[bool] = False  # its models are the shared network with something of the client's own
     follows_server: ClassVar[bool] = False  # a client's models change while it does not take part
 
     def __post_init__(self) -> None:
@@ -68,6 +70,10 @@ class Part(ABC):
 
     def models(self, view: View) -> dict[str, Tree]:
         """Named models a client can predict with, as trees of the network."""
+        return {}
+
+    def tell(self, view: View) -> Tree:
+        """Numbers of a client that belong into the record of a run."""
         return {}
 
     def check(self, method: Method) -> None:

@@ -158,7 +158,7 @@ def prototypes_of(counts: Tensor, dtype: torch.dtype) -> Tensor:
 def fedproto(z: Rows, y: list[int], n: list[float], _: Rows) -> float:
     p = [[n[c] * (-1 + 2 * k / (CLASSES - 1)) / 3 for k in range(CLASSES)] for c in range(CLASSES)]
     used = [(f, p[c]) for f, c in zip(z, y, strict=True) if n[c] > 1]
-    return average(squared(f, q) / CLASSES for f, q in used) if used else 0.0
+    return average(squared(f, q) for f, q in used) if used else 0.0
 
 
 # ---------------------------------------------------------------- the table: name -> (loss, oracle)
@@ -410,6 +410,7 @@ def test_exports() -> None:
         (lambda z, y, n: losses.distillation(z, z, form="T"), "author, hinton, no_T2"),
         (lambda z, y, n: losses.discriminator(z, z, form="hinge"), "bce, printed"),
         (lambda z, y, n: losses.fool(z, form="bce"), "nonsaturating, printed"),
+        (lambda z, y, n: losses.prototype(z, y, z, n > 0, distance="cosine"), "mean, sum"),
     ],
 )
 def test_unknown_choice_lists_the_choices(call: Callable[..., Tensor], choices: str) -> None:
@@ -597,6 +598,12 @@ def test_fedabc_thresholds_for_each_class_and_client() -> None:
         assert loss(table[k], 1 - table[k]).item() == pytest.approx(total, rel=1e-12)
 
 
+def test_fedabc_thresholds_that_would_spread_over_samples_are_refused() -> None:
+    z, y, n, _ = draw(1)
+    with pytest.raises(ValueError, match=r"mn has the shape \[1, 5\]: should have \[5\]"):
+        losses.fedabc(z, y, n, mn=torch.full((1, CLASSES), 0.2))
+
+
 # ---------------------------------------------------------------- FedLC and its relatives
 
 
@@ -675,6 +682,15 @@ def test_the_clip_of_missing_classes_is_their_mask_for_ordinary_logits() -> None
 def test_the_printed_denominator_is_unbounded_below() -> None:
     z = torch.tensor([[500.0, -500.0]])
     assert losses.fedlc(z, torch.tensor([0]), torch.ones(2), denominator="others").item() == -1000
+
+
+@pytest.mark.parametrize("own", [-1e4, 1e4])
+@pytest.mark.parametrize("denominator", ["all", "others"])
+def test_fedlc_keeps_the_digits_of_rivals_beside_a_huge_own_logit(own: float, denominator: Any) -> None:
+    z, y, n = torch.tensor([[own, 0.10025, 0.0, -0.37]]), torch.tensor([0]), torch.tensor([3, 5, 7, 2])
+    loss = partial(losses.fedlc, denominator=denominator)
+    exact = value_and_grad(loss, z.double(), y, n)[1]
+    torch.testing.assert_close(value_and_grad(loss, z, y, n)[1].double(), exact, atol=1e-6, rtol=0)
 
 
 def test_balanced_softmax_is_fedlc_with_log_priors() -> None:
@@ -903,9 +919,10 @@ def test_prototype_by_hand() -> None:
     prototypes = torch.tensor([[1.0, 1.0], [4.0, 2.0], [math.nan, math.nan]])
     loss = partial(losses.prototype, prototypes=prototypes, known=known)
     value, gradient = value_and_grad(loss, features, torch.tensor([0, 1, 2]))
-    # Mean over the two samples with a prototype of the mean over two dimensions: (4/2 + 20/2) / 2.
-    assert value.item() == 6
-    assert gradient.tolist() == [[0, 1], [-2, -1], [0, 0]]
+    # Mean over the two samples with a prototype: (4 + 20) / 2.
+    assert value.item() == 12
+    assert gradient.tolist() == [[0, 2], [-4, -2], [0, 0]]
+    assert loss(features, torch.tensor([0, 1, 2]), distance="mean") == 6
     nothing, flat = value_and_grad(loss, features, torch.tensor([2, 2, 2]))
     assert nothing == 0
     assert (flat == 0).all()

@@ -4,14 +4,17 @@ import math
 import time
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import jensenshannon
 
+from fedskew.data import artefact
 from fedskew.data import partition as parts
 from fedskew.data.partition import dealing
 from fedskew.data.partition.base import Samples
@@ -579,6 +582,19 @@ def test_pools_that_make_no_sense_are_refused(change: dict[str, Ints], message: 
         parts.split(parts.IID(1), **pool, seed=0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="seed must be a whole number of at least 0, not -1"):
         Pool().split(parts.IID(1), -1)
+
+
+def test_lists_tensors_and_numbers_of_numpy_are_understood(tmp_path: Path) -> None:
+    labels, train = [0, 1, 0, 1, 1], [0, 1, 2, 3]
+    plain = parts.split(
+        parts.Dirichlet(0.5, 2, minimum=1), np.array(labels), np.array(train), np.array([4]), 3
+    )
+    scheme = parts.Dirichlet(np.float32(0.5), np.int64(2), minimum=np.int32(1))
+    found = parts.split(scheme, torch.tensor(labels), train, [4], np.int64(3))  # type: ignore[arg-type]
+    assert [part.tolist() for part in found.train] == [part.tolist() for part in plain.train]
+    assert parts.split(parts.IID(2), labels, train, [], 3).test[0].size == 0  # type: ignore[arg-type]
+    artefact.save(tmp_path / "split.json", found, scheme, np.int64(3), np.array(labels))
+    assert artefact.load(tmp_path / "split.json").settings["clients"] == 2
 
 
 @given(st.data())

@@ -114,6 +114,27 @@ def test_what_is_downloaded_changes_bytes_and_nothing_else() -> None:
     assert own.share.bytes_down(shared, feed.idle(0)) * 2 == every.share.bytes_down(shared, feed.idle(0))
 
 
+@pytest.mark.parametrize("name", ["fedrod", "grpfed", "fedper", "ditto", "fedphp"])
+def test_who_never_took_part_has_the_servers_network_with_private_pieces_as_they_begin(name: str) -> None:
+    run = finished(preset(name))
+    bound, start = run.algorithm, run.algorithm.initial
+    server = {**start, **run.server["shared"]}
+    head, body = tree.pick(server, bound.model.head), tree.pick(start, bound.model.body)
+    expected = {
+        "fedrod": {**server, **{n: value + start[n] for n, value in head.items()}},
+        "grpfed": {**server, **body},
+        "fedper": {**server, **tree.pick(start, bound.model.head)},
+    }
+    found = bound.personal(run.server, None, run.engine.feed.idle(LONE))
+    assert gap(found, expected.get(name, server)) == 0
+    assert gap(bound.personal(run.server, None, run.engine.feed.idle(LONE), "global"), server) == 0
+
+
+def test_counters_of_batch_norm_cost_no_bytes() -> None:
+    entries = {"weight": torch.zeros(3, 2), "mean": torch.zeros(5), "steps": torch.tensor(7)}
+    assert tree.nbytes(entries) == 4 * (6 + 5)
+
+
 def test_a_class_that_appears_later_leaves_the_other_components_alone() -> None:
     run = finished(ova())
     wider = replace(run.algorithm, model=OneVsAll().build(network, world.CLASSES + 1))
@@ -304,6 +325,9 @@ def test_the_schedule_of_mu(part: Inherit, times: int, expected: float) -> None:
     for name, old in heir.items():
         mixed = (1 - expected) * after["trained"][name] + expected * old
         assert torch.allclose(after["Inherit"][f"model/{name}"], mixed)
+    assert bound.told == ("Inherit.mu",)
+    assert bound.tell(after, data).tolist() == [pytest.approx(expected)]
+    assert bound.tell(None, data).isnan().tolist() == [True]
 
 
 def test_two_heads_need_a_linear_one() -> None:

@@ -223,6 +223,7 @@ def test_examination_where_the_states_are() -> None:
     for ours, theirs in zip(found, wanted, strict=True):
         assert torch.equal(ours.home, theirs.home)
         assert (ours.whole, ours.ballot, ours.seen) == (theirs.whole, theirs.ballot, theirs.seen)
+        assert repr(ours.told) == repr(theirs.told)
 
 
 def test_states_of_a_checkpoint_are_taken_up() -> None:

@@ -54,8 +54,8 @@ def pack(
         {
             "format": "fedskew partition 1",
             "scheme": scheme,
-            "settings": dict(settings),
-            "seed": seed,
+            "settings": {name: np.asarray(value).item() for name, value in settings.items()},
+            "seed": int(seed),
             "samples": len(labels),
             "labels": fingerprint(labels),
             "version": __version__,

@@ -82,7 +82,7 @@ class Home:
         """The marks of a block."""
         self._correct(corrected, states)
         with quarters(self.backend):
-            return [examine(self.feed.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
+            return examine(self.feed, server, [(client, self.kept.get(client)) for client in ids], exam)
 
     def _correct(self, corrected: Corrected, states: Sequence[State]) -> None:
         for client in corrected.forgotten:

@@ -51,7 +51,7 @@ class Serial:
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients one by one."""
         with quarters(self.backend):
-            return [examine(self.algorithm, self.feed, server, self.kept.get(k), k, exam) for k in ids]
+            return examine(self.feed, server, [(client, self.kept.get(client)) for client in ids], exam)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -60,6 +60,6 @@ def _entries(mark: Marks) -> Tree:
 def unpack_marks(state: State) -> list[Marks]:
     """What `pack_marks` packed."""
     return [
-        Marks(mark["home"], mark.get("whole"), mark.get("ballot"), bool(mark["seen"]))
+        Marks(mark["home"], mark.get("whole"), mark.get("ballot"), mark["told"], bool(mark["seen"]))
         for mark in state.values()
     ]

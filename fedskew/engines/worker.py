@@ -79,9 +79,8 @@ def _train(feed: Feed, order: Order) -> None:
 
 def _examine(feed: Feed, order: Order) -> None:
     server, exam = wire.read(Path(order["message"])), Exam(**order["exam"])
-    states = [(client, wire.read(Path(old)) if old else None) for client, old in order["clients"]]
-    marks = [examine(feed.algorithm, feed, server, kept, client, exam) for client, kept in states]
-    wire.write(Path(order["result"]), wire.pack_marks(marks))
+    states = ((client, wire.read(Path(old)) if old else None) for client, old in order["clients"])
+    wire.write(Path(order["result"]), wire.pack_marks(examine(feed, server, states, exam)))
 
 
 _KINDS: dict[str, Callable[[Feed, Order], None]] = {"train": _train, "examine": _examine}

@@ -100,7 +100,7 @@ class Node:
         feed = self.feed(client)
         kept = self._kept(Memory(self.folder, order.run, client), order.since[client], client, lost)
         with using(self._kernels):
-            marks = examine(feed.algorithm, feed, order.state, kept, client, order.exam)
+            (marks,) = examine(feed, order.state, [(client, kept)], order.exam)
         return pack_marks(marks)
 
     @property

@@ -57,6 +57,9 @@ def _easy(
     # Says what is dropped, not what is kept: a NaN compares false, is not dropped, and shows in the loss.
     q = logits.sigmoid()
     high, low, low_missing = (torch.as_tensor(m, dtype=q.dtype, device=q.device) for m in (mp, mn, mnn))
+    for name, threshold in (("mp", high), ("mn", low), ("mnn", low_missing)):
+        if threshold.numel() > 1:
+            check_shape(name, threshold, q.shape[-1:])
     return torch.where(positive, q >= high, q <= torch.where(counts > 0, low, low_missing))
 
 

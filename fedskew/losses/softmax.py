@@ -79,15 +79,15 @@ def fedlc(
     # The lowest finite number, not -inf: a client with no class at all must give 0, and inf - inf is NaN.
     lowest = torch.finfo(logits.dtype).min
     removed = margins.isinf()
+    summed = ~removed if denominator == "all" else ~removed & ~is_class(labels, logits.shape[-1])
     # A margin is small beside a large logit: subtracted from the distance to the top, it keeps its digits.
-    top = logits.masked_fill(removed, lowest).amax(-1, keepdim=True).detach()
-    calibrated = (logits - top - margins).masked_fill(removed, lowest)
+    top = torch.where(summed, logits, lowest).amax(-1, keepdim=True).detach()
+    calibrated = (logits - torch.where(top > lowest, top, 0) - margins).masked_fill(removed, lowest)
     if denominator == "all":
         return cross_entropy(calibrated, labels, live=live)
-    own = at_label(calibrated, labels, live)[:, None]
-    rivals = calibrated.masked_fill(is_class(labels, logits.shape[-1]), lowest)
-    alone = rivals.amax(-1) <= lowest
-    return live_mean(torch.logsumexp(rivals - own, -1).masked_fill(alone, 0), live)
+    rivals = torch.where(summed, calibrated, lowest).logsumexp(-1)
+    own = at_label(calibrated, labels, live)
+    return live_mean(torch.where(summed.any(-1), rivals - own, 0), live)
 
 
 def masked_softmax(

@@ -9,6 +9,7 @@ from torch import Tensor
 from fedskew.losses.batch import check_choice, check_shape, indices, live_labels, live_mean
 
 Distillation = Literal["hinton", "no_T2", "author"]
+Distance = Literal["sum", "mean"]
 
 
 def distillation(
@@ -90,18 +91,21 @@ def prototype(
     prototypes: Tensor,
     known: Tensor,
     *,
+    distance: Distance = "sum",
     live: Tensor | None = None,
 ) -> Tensor:
-    """Mean squared difference of features from the prototype of their class (FedProto, Tan et al., 2022).
+    """Squared distance of features from the prototype of their class (FedProto, Tan et al., 2022).
 
-    The mean is over feature dimensions, as in the public code, and over live samples whose class has a
-    prototype; the public code counts the others too, as zeros.
+    The public code takes the "mean" over feature dimensions. The mean over samples is over live ones whose
+    class has a prototype; the public code counts the others too, as zeros.
     """
+    check_choice("distance from prototypes", distance, get_args(Distance))
     index = live_labels(indices(labels, features), live)
     used = known.bool()[index] if live is None else known.bool()[index] & live.bool()
     # A class without prototype may hold NaN; a sample compared with itself has neither value nor gradient.
     target = torch.where(used[:, None], prototypes[index], features).detach()
-    return live_mean((features - target).square().mean(-1), used)
+    squares = (features - target).square()
+    return live_mean(squares.sum(-1) if distance == "sum" else squares.mean(-1), used)
 
 
 def spread(head_weight: Tensor, *, margin: float) -> Tensor:

@@ -38,6 +38,7 @@ class GlobalRegularised(Schedule):
     needs: ClassVar[tuple[Section, ...]] = ("body", "head")
     one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("local",)
+    completes: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         body = tree.clone(tree.pick(params, model.body))

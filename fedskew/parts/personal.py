@@ -37,6 +37,7 @@ class Inherit(Term):
     personal: ClassVar[bool] = True
     one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("inherited",)
+    tells: ClassVar[tuple[str, ...]] = ("mu",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return {**tree.prefix(tree.clone(params), "model"), "times": torch.zeros(())}
@@ -54,8 +55,7 @@ class Inherit(Term):
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         times = view.client["times"]
-        rounds = self.rounds or view.expected
-        mu = (self.mu * times / (max(int(rounds), 1) if self.whole_rounds else rounds)).clamp(0, self.mu_max)
+        mu = self._mu(times, view)
         heir = tree.under(view.client, "model")
         mixed = {n: _mix(view.params[n], old, mu) for n, old in heir.items()}
         if self.bn_refresh:
@@ -64,6 +64,16 @@ class Inherit(Term):
 
     def models(self, view: View) -> dict[str, Tree]:
         return {"inherited": tree.under(view.client, "model")}
+
+    def tell(self, view: View) -> Tree:
+        return {"mu": self._mu(view.client["times"] - 1, view)}
+
+    def _mu(self, times: Tensor, view: View) -> Tensor:
+        """What the private model keeps of itself: nearly all late in a long run."""
+        rounds = self.rounds or view.expected
+        return (self.mu * times / (max(int(rounds), 1) if self.whole_rounds else rounds)).clamp(
+            0, self.mu_max
+        )
 
 
 def _mix(new: Tensor, old: Tensor, mu: Tensor) -> Tensor:
@@ -83,6 +93,7 @@ class OwnHead(Term):
     needs: ClassVar[tuple[Section, ...]] = ("head",)
     one_network: ClassVar[bool] = True
     offers: ClassVar[tuple[str, ...]] = ("own_heads",)
+    completes: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return tree.clone(tree.pick(params, model.head))

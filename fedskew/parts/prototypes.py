@@ -20,11 +20,12 @@ class Prototypes(Term):
     """Pulls features to the mean features of their class over all clients (FedProto, Tan et al., 2022).
 
     Weighted by examples as printed (`uniform`: the authors' code), taken at the end of the round; a class
-    nobody returned keeps its prototype. The distance is a mean over dimensions, as in the authors' code.
+    nobody returned keeps its prototype.
     """
 
     weight: NonNegative = 1.0
     average: Literal["samples", "uniform"] = "samples"
+    distance: Literal["sum", "mean"] = "sum"  # of the squares over dimensions; "mean": the authors' code
     one_network: ClassVar[bool] = True
     reveals: ClassVar[str] = "mean features and number of examples of each class"
 
@@ -35,7 +36,8 @@ class Prototypes(Term):
         if not view.server:  # the first round
             return base
         known, means = view.server["known"], view.server["means"]
-        return base + self.weight * losses.prototype(out.features, batch.y, means, known, live=batch.live)
+        gap = losses.prototype(out.features, batch.y, means, known, distance=self.distance, live=batch.live)
+        return base + self.weight * gap
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
         counts = view.data.counts.to(run.loss.dtype)

@@ -15,7 +15,6 @@ from fedskew.diagnostics import proxy_geometry
 from fedskew.engines.feed import Feed
 from fedskew.errors import FedskewError
 from fedskew.parts.adversarial import GlobalRegularised, judge
-from fedskew.parts.personal import Inherit
 from fedskew.report.figure import thin
 from fedskew.report.gather import PARTITION, Seen
 from fedskew.report.study import Study
@@ -150,23 +149,14 @@ def _vectors(server: State) -> dict[str, list[float]]:
 def _internals(
     algorithm: Algorithm, feed: Feed, server: State, kept: dict[int, State]
 ) -> dict[str, list[float]]:
-    out = {}
+    told = [algorithm.tell(state, feed.idle(client)).tolist() for client, state in kept.items()]
+    out = {" of ".join(n.split(".")[::-1]): [row[i] for row in told] for i, n in enumerate(algorithm.told)}
     for part in algorithm.method.parts:
-        if isinstance(part, Inherit):
-            out["mu of inheritance"] = [_mu(part, state[part.name], algorithm) for state in kept.values()]
         if isinstance(part, GlobalRegularised):
-            told = [_told_apart(part, algorithm, feed, server, c, state) for c, state in kept.items()]
-            out["discriminator accuracy"] = told
+            out["discriminator accuracy"] = [
+                _told_apart(part, algorithm, feed, server, client, state) for client, state in kept.items()
+            ]
     return {name: values for name, values in out.items() if values}
-
-
-def _mu(part: Inherit, own: tree.Tree, algorithm: Algorithm) -> float:
-    """How much of the private model was kept when the client last took part."""
-    rounds = part.rounds or algorithm.expected
-    before = max(0.0, float(own["times"]) - 1)
-    return min(
-        max(part.mu * before / (max(int(rounds), 1) if part.whole_rounds else rounds), 0.0), part.mu_max
-    )
 
 
 def _told_apart(

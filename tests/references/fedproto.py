@@ -9,13 +9,15 @@ from references.common import Loss, Result, Setting, descend, loaded, state_of
 Prototypes = dict[int, Tensor]
 
 
-def run(setting: Setting, weight: float = 1.0, average: str = "samples") -> Result:
+def run(
+    setting: Setting, weight: float = 1.0, average: str = "samples", mean_of_dimensions: bool = False
+) -> Result:
     personal, prototypes = {}, {}
     for t in range(setting.rounds):
         sums: dict[int, list[tuple[float, Tensor]]] = {c: [] for c in range(setting.classes)}
         for k in setting.participants(t):
             model = loaded(setting.build(setting.classes), personal.get(k, setting.initial))
-            descend(setting, model, setting.batches(t, k), drawn(prototypes, weight))
+            descend(setting, model, setting.batches(t, k), drawn(prototypes, weight, mean_of_dimensions))
             personal[k] = state_of(model)
             x, y = setting.everything(k)
             with torch.no_grad():
@@ -32,14 +34,14 @@ def run(setting: Setting, weight: float = 1.0, average: str = "samples") -> Resu
     return Result({}, personal)
 
 
-def drawn(prototypes: Prototypes, weight: float) -> Loss:
-    """Cross-entropy + weight * mean squared distance from the prototypes, over examples that have one."""
+def drawn(prototypes: Prototypes, weight: float, mean_of_dimensions: bool) -> Loss:
+    """Cross-entropy + weight * squared distance from the prototypes, over examples that have one."""
 
     def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         features = model[:-1](x)
         fit = F.cross_entropy(model[-1](features), y)
         known = [
-            (h - prototypes[int(c)]).square().mean()
+            (h - prototypes[int(c)]).square().sum() / (len(h) if mean_of_dimensions else 1)
             for h, c in zip(features, y, strict=True)
             if int(c) in prototypes
         ]

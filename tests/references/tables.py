@@ -173,6 +173,10 @@ VARIANTS: dict[str, tuple[Method, Reference]] = {
         changed("fedproto", "Prototypes", average="uniform"),
         partial(fedproto.run, average="uniform"),
     ),
+    "FedProto, mean of dimensions": (
+        changed("fedproto", "Prototypes", distance="mean"),
+        partial(fedproto.run, mean_of_dimensions=True),
+    ),
     "FedLC + FedProx": (joined("fedlc", "fedprox"), with_fedlc(fedprox.run)),
     "FedLC + SCAFFOLD": (joined("fedlc", "scaffold"), with_fedlc(scaffold.run)),
     "FedLC + FedNova": (joined("fedlc", "fednova"), with_fedlc(fednova.run)),

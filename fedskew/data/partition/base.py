@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import ArrayLike
 
 from fedskew.data import markup
 from fedskew.data.partition.dealing import Indices
@@ -49,6 +50,8 @@ def split(
 ) -> Partition:
     """Deals the train and test positions of a labelled pool; equal arguments give equal partitions."""
     whole("seed", seed, 0)
+    labels, train, test = _row(labels), _row(train), _row(test)
+    owners = None if owners is None else _row(owners)
     _check(labels, train, test, owners)
     random = stream("partition", seed)
     partition = scheme.deal(_samples(labels, train, owners), _samples(labels, test, owners), random)
@@ -73,13 +76,17 @@ def hold_out(partition: Partition, share: float, seed: int) -> Partition:
 
 def whole(what: str, value: object, least: int) -> None:
     """Refuses what is not a whole number of at least this much."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ConfigError(f"{what} must be a whole number of at least {least}, not {value!r}")
 
 
 def number(what: str, value: object, least: float, most: float) -> None:
     """Refuses what is not a number between these two."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.number)
+        or not least <= value <= most
+    ):
         raise ConfigError(f"{what} must be a number from {least:g} to {most:g}, not {value!r}")
 
 
@@ -110,6 +117,12 @@ def _samples(labels: Indices, positions: Indices, owners: Indices | None) -> Sam
     mine = labels[positions].astype(np.int64)
     totals = np.bincount(mine, minlength=int(labels.max()) + 1).astype(np.int64)
     return Samples(positions.astype(np.int64), mine, totals, None if owners is None else owners[positions])
+
+
+def _row(values: ArrayLike) -> Indices:
+    """Lists and tensors as an array; an empty list has no type of its own."""
+    made: Indices = np.asarray(values)
+    return made if made.size else made.astype(np.int64)
 
 
 def _check(labels: Indices, train: Indices, test: Indices, owners: Indices | None) -> None:

@@ -157,7 +157,8 @@ def _adapted(keys: dict[str, Key], setting: Setting) -> Figure | None:
     return Figure(
         "adapted",
         "What methods adapt",
-        "A number that the server adjusts from round to round, for the methods that have it.",
+        "A number that the server adjusts from round to round, or the mean of one that clients adjust, for the "
+        "methods that have it.",
         choose(views),
         (Control("name", "Number", "list", tuple((name, _spoken(name)) for name in names)),),
         tuple(keys[arm.label] for arm in having),
@@ -166,8 +167,8 @@ def _adapted(keys: dict[str, Key], setting: Setting) -> Figure | None:
 
 
 def _numbers(arm: Arm) -> list[str]:
-    """The scalars that the server of this method keeps."""
-    return [key for key in series.last_records(arm.runs[0]) if key.startswith("state.")]
+    """The scalars that the server of this method keeps, and those that its clients tell."""
+    return [key for key in series.last_records(arm.runs[0]) if key.startswith(("state.", "client."))]
 
 
 def _spoken(name: str) -> str:
