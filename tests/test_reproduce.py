@@ -16,7 +16,19 @@ import pytest
 
 from fedskew.cli import main
 from fedskew.errors import ConfigError, DataError
-from fedskew.reproduce import code, compare, cost, details, document, load, meetings, perform, results, sights
+from fedskew.reproduce import (
+    code,
+    collect,
+    compare,
+    cost,
+    details,
+    document,
+    load,
+    meetings,
+    perform,
+    results,
+    sights,
+)
 from fedskew.reproduce.cells import cells, folder
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
@@ -165,6 +177,14 @@ def test_reducers(name: str, values: list[float], wanted: float) -> None:
 )
 def test_a_run_without_values_has_no_number(name: str) -> None:
     assert math.isnan(reducer(name)([]))
+
+
+def test_a_round_by_its_number() -> None:
+    records = [{"round": number, "global.accuracy": number / 10} for number in (1, 2, 5)]
+    for name, wanted in (("third", 0.2), ("accuracy", 0.5)):
+        key = load.load("fedlc-fashion").scores[name].key
+        assert collect._values(load.load("fedlc-fashion"), records)[key] == wanted
+    assert math.isnan(collect._at(records, 4, "global.accuracy"))
 
 
 def test_unknown_reducer() -> None:
@@ -886,17 +906,27 @@ def test_a_page_with_results(tmp_path: Path) -> None:
     recipe = load.load("fedova-table-1")
     some = [cell for cell in cells(recipe) if cell.row == "fashion-2" and cell.column in ("fedavg", "fedova")]
     high = {"fedavg": 0.84, "fedova": 0.9}
+    late = {"fedavg": 0.83, "fedova": 0.85}
     made = [
         Entry(
             *(cell.name, "full", seed, "done", 200, cell.digest, "0.1.0+x", 3600.0),
-            {"global.accuracy.mean20": high[cell.column], "global.accuracy.sixth": 0.8},
+            {
+                "global.accuracy.mean20": high[cell.column],
+                "global.accuracy.last": late[cell.column],
+                "global.accuracy.sixth": 0.8 - 0.2 * seed,
+            },
         )
         for cell in some
         for seed in (0, 1, 2)
     ]
     results.write(recipe, tmp_path, made)
     page = document.render(tmp_path)
-    assert "| Fashion-MNIST, non-IID-2 | FedOVA | 89.4 | 90.0 ± 0.0 | +0.6 | 3 | 200 |" in page
+    assert "| Fashion-MNIST, non-IID-2 | FedOVA | 89.4 | 90.0 ± 0.0 | 85.0 | +0.6 | 3 | 200 |" in page
+    far = (
+        "Seeds far apart (a deviation above 10 points): Fashion-MNIST, non-IID-2, FedAvg: 80.0, 60.0, 40.0; "
+    )
+    assert page.count("Seeds far apart") == 1
+    assert far in page
     assert re.search(r"\| C-1 \| FedOVA, .* \| confirmed so far \(1 of 9 comparisons tested\) \|", page)
     assert re.search(r"\| C-5 \| .* \| refuted so far \(1 of 3 comparisons tested\) \|", page)
     summary = document.summary(tmp_path, "page.md")

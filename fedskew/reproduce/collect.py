@@ -13,7 +13,7 @@ from fedskew.naming import CENSUS
 from fedskew.reproduce import meetings, results
 from fedskew.reproduce.cells import Cell
 from fedskew.reproduce.recipe import Recipe
-from fedskew.reproduce.reduce import reducer
+from fedskew.reproduce.reduce import named_round, reducer
 from fedskew.reproduce.results import Entry
 from fedskew.results import Result
 from fedskew.store import layout
@@ -89,5 +89,12 @@ def _values(recipe: Recipe, records: Sequence[Record]) -> dict[str, float]:
     values = {}
     for key in results.keys(recipe):
         metric, _, name = key.rpartition(".")
-        values[key] = reducer(name)(result.series(metric))
+        number = named_round(name)
+        values[key] = reducer(name)(result.series(metric)) if number is None else _at(records, number, metric)
     return values
+
+
+def _at(records: Sequence[Record], number: int, metric: str) -> float:
+    """What was measured after this round, from 1."""
+    found = [record.get(metric) for record in records if record["round"] + 1 == number]
+    return math.nan if not found or found[0] is None else float(found[0])

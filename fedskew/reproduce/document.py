@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from fedskew import stats
 from fedskew.reproduce import compare, contest, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, Verdict, judge
 from fedskew.reproduce.recipe import SCALES, Recipe
 from fedskew.reproduce.results import Entry
 
+APART = 10.0  # points of deviation between seeds that need a look
 _HEAD = """# Reproduction
 
 What five papers on label skew claim, and what came out here. This page is written by
@@ -21,13 +24,16 @@ What five papers on label skew claim, and what came out here. This page is writt
 `fedskew reproduce RECIPE` runs what is missing. Where the quick run of a cell is there, the full one goes on from it,
 unless a method follows a schedule over all rounds (FedPHP, MAP).
 
-How claims are judged. Methods are compared in pairs: the same partition, initial model and participants under each
-seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain. *Refuted*: the opposite sign
-in every seed, or the 95 % interval of the mean difference stays below half of the claimed gain. *Undecided*: neither.
+How claims are judged. Methods are compared in pairs: the same partition, participants and, where networks are the
+same, initial model under each seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain.
+*Refuted*: the opposite sign in every seed, or the 95 % interval of the mean difference stays below half of the claimed
+gain. *Undecided*: neither.
 A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
 verdict while comparisons or seeds are missing (three are wanted, or as many as the recipe has). With fewer than six
 seeds nothing is called significant.
 *By seed* stands the sign of every seed's difference; where a number is claimed, + is its claimed side.
+*Ours* is the mean over seeds ± their standard deviation, of the last ten rounds or of those that the paper takes; where
+that is more than one, the *last round* stands beside it.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
 A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one: then models, data or rounds
 are hardly those of the paper, and the claim was tested elsewhere than it was made.
@@ -133,6 +139,7 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str
         "method": [line.column.label or line.column.name for line in found],
         "published": [line.printed for line in found],
         "ours": [line.found for line in found],
+        "last round": [_last(line, entries) for line in found],
         "difference": [line.difference for line in found],
         "seeds": [line.seeds for line in found],
         "rounds": [_rounds(line, entries, full) for line in found],
@@ -141,6 +148,32 @@ def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str
     yield f"| {' | '.join(told)} |"
     yield "|---" * len(told) + "|"
     yield from (f"| {' | '.join(cells)} |" for cells in zip(*told.values(), strict=True))
+    apart = [
+        _seeds(line, entries)
+        for line in found
+        if line.ours and line.score.percent and not line.diverged and line.ours.std > APART
+    ]
+    if apart:
+        yield f"\nSeeds far apart (a deviation above {APART:g} points): {'; '.join(apart)}."
+
+
+def _last(line: compare.Line, entries: Sequence[Entry]) -> str:
+    """What the last round alone gives, where the score is a mean over rounds."""
+    if not line.score.reduce.startswith("mean") or line.diverged:
+        return "-"
+    mean = stats.summarise(_values(line, entries, f"{line.score.metric}.last")).mean
+    return "-" if math.isnan(mean) else f"{mean:.{line.score.digits}f}"
+
+
+def _seeds(line: compare.Line, entries: Sequence[Entry]) -> str:
+    values = ", ".join(f"{value:.{line.score.digits}f}" for value in _values(line, entries, line.score.key))
+    return f"{line.row.label or line.row.name}, {line.column.label or line.column.name}: {values}"
+
+
+def _values(line: compare.Line, entries: Sequence[Entry], key: str) -> list[float]:
+    name = f"{line.row.name}.{line.column.name}"
+    mine = [entry for entry in entries if (entry.cell, entry.scale) == (name, line.scale)]
+    return [line.score.factor * entry.values.get(key, math.nan) for entry in mine]
 
 
 def _rounds(line: compare.Line, entries: Sequence[Entry], full: Mapping[str, int]) -> str:

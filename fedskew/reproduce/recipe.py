@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fedskew.reproduce.reduce import reducer
+from fedskew.reproduce.reduce import named_round, reducer
 
 Settings = dict[str, Any]  # a part of a configuration, nested as in its file
 Scale = Literal["full", "quick"]
@@ -61,7 +61,9 @@ class Score(_Closed):
 
     label: str
     metric: str
-    reduce: Annotated[str, BeforeValidator(lambda name: reducer(name) and name)] = "mean10"
+    reduce: Annotated[str, BeforeValidator(lambda name: (named_round(name) or reducer(name)) and name)] = (
+        "mean10"
+    )
     percent: bool = True  # the metric is a share, the table prints per cent
     digits: int = 1
 

@@ -12,6 +12,7 @@ from fedskew.errors import ConfigError, unknown
 Reducer = Callable[[Sequence[float]], float]
 ALWAYS = ("last", "mean10", "mean20")  # kept for every metric
 _TARGET = re.compile(r"rounds_to_(\d+)")
+_ROUND = re.compile(r"round_(\d+)")
 
 
 def mean(values: Sequence[float]) -> float:
@@ -44,13 +45,19 @@ _REDUCERS: dict[str, Reducer] = {
 }
 
 
+def named_round(name: str) -> int | None:
+    """The round, from 1, whose value `round_3` takes; None for a name that reduces many rounds."""
+    found = _ROUND.fullmatch(name)
+    return int(found[1]) if found else None
+
+
 def reducer(name: str) -> Reducer:
     """The reducer of this name; `rounds_to_80` counts the measured rounds until 0.8 is reached."""
     target = _TARGET.fullmatch(name)
     if target:
         return lambda values: _rounds_to(values, int(target[1]) / 100)
     if name not in _REDUCERS:
-        raise ConfigError(unknown("reducer", name, [*_REDUCERS, "rounds_to_80"]))
+        raise ConfigError(unknown("reducer", name, [*_REDUCERS, "rounds_to_80", "round_3"]))
     return _REDUCERS[name]
 
 
