@@ -124,6 +124,7 @@ class Algorithm:
     def step(self, server: State, replies: Reply, cohort: Cohort) -> State:
         """The server after the round."""
         aggregate, rule = self.method.aggregate, self.method.server
+        cohort = cohort._replace(rate=self.solver.at(cohort.round).lr)
         old = server["shared"]
         state = server.get(aggregate.name, {})
         combined, state = aggregate.combine(old, replies, cohort, state, self.model)

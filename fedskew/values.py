@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -168,3 +169,4 @@ class Cohort(NamedTuple):
     population: int
     round: int
     refused: tuple[Refusal, ...] = ()
+    rate: float = math.nan  # the learning rate of the round

@@ -53,10 +53,13 @@ def reply(
     return Reply(stacked, extra, n, tau, tau, torch.ones_like(n))
 
 
+RATE = 0.05
+
+
 def combined(
     part: Aggregate, start: Tree, replies: Reply, population: int = 9, state: Tree | None = None
 ) -> tuple[Tree, Tree]:
-    cohort = Cohort(tuple(range(len(replies.samples))), population, 0)
+    cohort = Cohort(tuple(range(len(replies.samples))), population, 0, rate=RATE)
     own = part.server_state({n: start[n] for n in MODEL.trainable}, population) if state is None else state
     return part.combine(start, replies, cohort, own, MODEL)
 
@@ -85,8 +88,7 @@ def test_one_participant_is_copied_bit_for_bit(part: Aggregate, dtype: torch.dty
     start, stacked = (
         {n: v.to(dtype) if v.is_floating_point() else v for n, v in t.items()} for t in drawn(1)
     )
-    sent = {**losses(0.7), "rate": torch.tensor([0.1], dtype=torch.float64)}
-    found, _ = combined(part, start, reply(stacked, [7.0], [13.0], **{part.name: sent}))
+    found, _ = combined(part, start, reply(stacked, [7.0], [13.0], **{part.name: losses(0.7)}))
     for name, value in stacked.items():
         assert torch.equal(found[name], value[0]), name
 
@@ -389,9 +391,8 @@ def test_components_arrive_alike_whatever_the_order_of_the_replies() -> None:
 @pytest.mark.parametrize("q", [0.0, 1.0, 2.5])
 def test_qfedavg_is_the_printed_update(q: float) -> None:
     start, stacked = drawn(3)
-    values, lr = (0.5, 2.0, 1.1), 0.05
-    sent = {**losses(*values), "rate": torch.full((3,), lr, dtype=torch.float64)}
-    found, _ = combined(FairDescent(q), start, reply(stacked, [1, 5, 9], FairDescent=sent))
+    values, lr = (0.5, 2.0, 1.1), RATE
+    found, _ = combined(FairDescent(q), start, reply(stacked, [1, 5, 9], FairDescent=losses(*values)))
     numerator: dict[str, Tensor | float] = dict.fromkeys(MODEL.trainable, 0.0)
     denominator = 0.0
     for k, loss in enumerate(values):
@@ -407,6 +408,6 @@ def test_qfedavg_is_the_printed_update(q: float) -> None:
 @pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
 def test_qfedavg_survives_powers_that_do_not_fit(scale: float) -> None:
     loss = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64) * scale
-    found = fair_weights(loss, torch.ones(3).double(), torch.full((3,), 0.1).double(), 10.0)
+    found = fair_weights(loss, torch.ones(3).double(), 0.1, 10.0)
     assert bool(torch.isfinite(found).all())
     assert bool((found >= 0).all())

@@ -32,7 +32,7 @@ def of(name: str) -> Cost:
         ("fednova", WHOLE, WHOLE + 1, 0),
         ("afl", WHOLE, WHOLE + 1, 0),
         ("qffl", WHOLE, WHOLE + 1, 0),
-        ("qfedavg", WHOLE, WHOLE + 2, 0),
+        ("qfedavg", WHOLE, WHOLE + 1, 0),
         ("fedova", CLASSES * BINARY, LABELS * BINARY, 0),
         ("fedrep", 2 * LAYER, 2 * LAYER, HEAD),
         ("lg-fedavg", LAYER + HEAD, LAYER + HEAD, LAYER),

@@ -133,32 +133,28 @@ class FairDescent(Aggregate):
     reveals: ClassVar[str] = "the loss of the received model"
 
     def finish(self, run: Run, view: View) -> tuple[Tree, Tree]:
-        loss = reported("pre", run, view)
-        return {"loss": loss, "rate": torch.full_like(loss, view.rate)}, {}
+        return {"loss": reported("pre", run, view)}, {}
 
     def refuses(self, upload: Tree, model: Model) -> str:
-        sound = bool(upload["loss"] >= 0) and bool(upload["rate"] > 0)
-        return "" if sound else "its loss or its rate is not positive"
+        return "" if bool(upload["loss"] >= 0) else "its loss is negative"
 
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
-        sent = replies.extra[self.name]
+        losses = replies.extra[self.name]["loss"].double()
         distances = [
             (y - shared[n]).flatten(1).square().sum(1).double()
             for n, y in replies.shared.items()
             if n not in model.buffers
         ]
-        weights = fair_weights(
-            sent["loss"].double(), torch.stack(distances).sum(0), sent["rate"].double(), self.q
-        )
+        weights = fair_weights(losses, torch.stack(distances).sum(0), cohort.rate, self.q)
         plain = torch.full_like(weights, 1 / len(weights))
         return moved(shared, replies.shared, weights, plain, model.buffers), state
 
 
-def fair_weights(losses: Tensor, distances: Tensor, rate: Tensor, q: float) -> Tensor:
+def fair_weights(losses: Tensor, distances: Tensor, rate: float, q: float) -> Tensor:
     """The weight of each client's change in q-FedAvg, from its loss and how far it moved, squared."""
     loss, slope = losses + 1e-10, 1 / rate
     power = (q * (loss / loss.max()).log()).exp()  # F^q over the largest
-    curvature = power * (q * slope.square() * distances / loss + slope)
+    curvature = power * (q * slope**2 * distances / loss + slope)
     return power * slope / curvature.sum()
