@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -18,6 +19,12 @@ from command import fedskew
 from fedskew.catalogue import METHODS
 from fedskew.cli import main as _main  # noqa: F401  (loads the commands' home)
 from fedskew.cli.main import app
+from fedskew.data.partition import Labels
+from fedskew.engines.choose import Choice
+from fedskew.experiment import Experiment
+from fedskew.method import Method
+from fedskew.parts.aggregates import Mean
+from fedskew.privacy import Privacy
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -188,6 +195,26 @@ def test_the_demo_of_the_readme_is_the_demo(monkeypatch: pytest.MonkeyPatch) -> 
     done = subprocess.CompletedProcess([], 0, stdout=printed)
     monkeypatch.setattr(module.subprocess, "run", lambda *words, **options: done)
     assert module.demo() == "```text\nDigits over 20 clients\n\n table\n```"
+
+
+def test_every_number_of_a_run_is_explained() -> None:
+    plan = Experiment(split=Labels(per_client=2, clients=5), rounds=1, novel=0.2, engine=Choice("serial"))
+    plans = [
+        *(plan.using(method) for method in ("fedphp", "grpfed", "fedper")),
+        replace(plan, method=Method(aggregate=Mean("uniform")), privacy=Privacy("central")),
+    ]
+    described = re.findall(r"`([a-zA-Z][\w.]+)`", (DOCS / "metrics.md").read_text(encoding="utf-8"))
+    for one in plans:
+        with one.session(0) as session:
+            (step,) = session.rounds()
+        models = session.feed.algorithm.method.personal, "trained"
+        for key in step.record:
+            kind, *names = key.split(".")
+            plain = f"{kind}.PART.NAME" if kind in ("state", "client") else key
+            assert (f"personal.{names[-1]}" if names[:1] == ["trained"] else plain) in described, key
+        for key in step.clients:
+            assert key.replace(key.split(".")[0], "MODEL") in described or key in described, key
+            assert "." not in key or key.split(".")[0] in models
 
 
 def test_every_paper_is_listed() -> None:
