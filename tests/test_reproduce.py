@@ -21,6 +21,7 @@ from fedskew.reproduce import (
     collect,
     compare,
     cost,
+    curves,
     details,
     document,
     load,
@@ -185,6 +186,14 @@ def test_a_round_by_its_number() -> None:
         key = load.load("fedlc-fashion").scores[name].key
         assert collect._values(load.load("fedlc-fashion"), records)[key] == wanted
     assert math.isnan(collect._at(records, 4, "global.accuracy"))
+
+
+def test_a_round_of_a_run_that_is_gone_comes_from_its_curve() -> None:
+    recipe, folder = load.load("fedlc-fashion"), ROOT / "results"
+    kept, key = results.read(recipe.name, folder), recipe.scores["third"].key
+    bare = [entry._replace(values={**entry.values, key: math.nan}) for entry in kept]
+    assert repr(curves.completed(recipe, bare, curves.read(recipe.name, folder))) == repr(kept)
+    assert repr(curves.completed(recipe, bare, [])) == repr(bare)
 
 
 def test_unknown_reducer() -> None:

@@ -150,18 +150,13 @@ def _internals(
     algorithm: Algorithm, feed: Feed, server: State, kept: dict[int, State]
 ) -> dict[str, list[float]]:
     told = [algorithm.tell(state, feed.idle(client)).tolist() for client, state in kept.items()]
-    out = {_spoken(name): [row[i] for row in told] for i, name in enumerate(algorithm.told)}
+    out = {f"client.{name}": [row[i] for row in told] for i, name in enumerate(algorithm.told)}
     for part in algorithm.method.parts:
         if isinstance(part, GlobalRegularised):
             out["discriminator accuracy"] = [
                 _told_apart(part, algorithm, feed, server, client, state) for client, state in kept.items()
             ]
     return {name: values for name, values in out.items() if values}
-
-
-def _spoken(name: str) -> str:
-    part, _, entry = name.partition(".")
-    return f"{entry} ({part})"
 
 
 def _told_apart(

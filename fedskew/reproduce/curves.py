@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from fedskew.errors import DataError
 from fedskew.reproduce import results
 from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.reduce import named_round
+from fedskew.reproduce.results import Entry
 
 POINTS = 100  # of a curve
 _HEAD = ("cell", "scale", "seed", "metric", "round", "value")
@@ -37,6 +39,21 @@ def points(
         step = -(-len(held) // POINTS) or 1
         kept = held[::-step][::-1]  # the last round is among them
         out += [Point(cell, scale, seed, metric, number, value) for number, value in kept]
+    return out
+
+
+def completed(recipe: Recipe, entries: Sequence[Entry], kept: Sequence[Point]) -> list[Entry]:
+    """Entries with the value of a named round where their run is gone but its curve was kept."""
+    named = {score.key: (score.metric, named_round(score.reduce)) for score in recipe.scores.values()}
+    values = {(p.cell, p.scale, p.seed, p.metric, p.round): p.value for p in kept}
+    out = []
+    for entry in entries:
+        own = {
+            key: values[place]
+            for key, (metric, number) in named.items()
+            if number and (place := (entry.cell, entry.scale, entry.seed, metric, number)) in values
+        }
+        out.append(entry._replace(values={**entry.values, **own}))
     return out
 
 

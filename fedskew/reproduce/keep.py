@@ -26,8 +26,9 @@ def keep(recipe: Recipe, out: Path, into: Path, seeds: Iterable[int] = ()) -> li
     order = [(cell.name, cell.digest) for cell in every]
     entries = results.joined(results.read(recipe.name, into), new, order)
     if entries:
-        results.write(recipe, into, entries)
         curves.update(recipe, into, lines, {entry.key for entry in entries})
+        entries = curves.completed(recipe, entries, curves.read(recipe.name, into))
+        results.write(recipe, into, entries)
         _details(recipe, every, out, into)
     return entries
 

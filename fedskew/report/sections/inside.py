@@ -172,8 +172,10 @@ def _numbers(arm: Arm) -> list[str]:
 
 
 def _spoken(name: str) -> str:
-    _, part, entry = name.split(".", 2)
-    return f"{entry} ({part})"
+    """A number of a part by its last name; others have names of their own."""
+    kind, _, rest = name.partition(".")
+    part, _, entry = rest.partition(".")
+    return f"{entry} ({part})" if kind in ("state", "client") else name
 
 
 def _internals(peeks: Peeks, keys: dict[str, Key], setting: Setting) -> Figure | None:
@@ -182,7 +184,7 @@ def _internals(peeks: Peeks, keys: dict[str, Key], setting: Setting) -> Figure |
         for name, values in {**peek.internals, **peek.weights}.items():
             shown = {"type": "box", "x": [tidy(value) for value in values], "name": label, "boxpoints": "all"}
             look = {"marker": {"color": keys[label].colour, "size": 5}, "jitter": 0.5, "pointpos": 0}
-            views.setdefault(name, []).append({**shown, **look, "fillcolor": "rgba(0,0,0,0.04)"})
+            views.setdefault(_spoken(name), []).append({**shown, **look, "fillcolor": "rgba(0,0,0,0.04)"})
     if not views:
         return None
     return Figure(
