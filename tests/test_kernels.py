@@ -135,6 +135,27 @@ def test_native_kernels_are_right(
 
 @compiled
 @pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize(("batch", "inputs", "hidden"), [(5, 2100, 70), (150, 37, 1100), (1, 4099, 33)])
+def test_products_of_several_blocks_are_right(capability: str, batch: int, inputs: int, hidden: int) -> None:
+    """Weights too large to be packed at once, in either direction; small whole numbers add up exactly."""
+    module = nn.Sequential(nn.Linear(7, inputs), nn.Linear(inputs, hidden), nn.Linear(hidden, 3))
+    chain = chain_of(module, "2")
+    assert chain is not None
+    params = [torch.randint(-2, 3, p.shape).float().requires_grad_() for p in module.parameters()]
+    named = dict(zip(dict(module.named_parameters()), params, strict=True))
+    x, weights = torch.randint(-2, 3, (batch, 7)).float(), torch.randint(-2, 3, (batch, 3)).float()
+    loss = (torch.func.functional_call(module, named, (x,)) * weights).sum()
+    runner = NativeRunner(chain, (7,), torch.float32, capability)
+    memory, own = runner.memory(batch), [p.detach() for p in params]
+    runner.forward(memory, x, own)
+    found = runner.backward(memory, x, own, weights, None, [True] * len(own))
+    for ours, theirs in zip(found, torch.autograd.grad(loss, params), strict=True):
+        assert ours is not None
+        assert torch.equal(ours, theirs)
+
+
+@compiled
+@pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("pool", [(2, 1), (2, 2), (2, 3)])
 @pytest.mark.parametrize("outputs", [5, 16, 40])

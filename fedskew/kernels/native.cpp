@@ -80,10 +80,13 @@ void stop(Int count, const T* output, T* gradient) {
 
 template <class T>
 void linear_backward(const Layer& l, Int batch, const T* x, const T* weight, const T* dy, T* d_weight, T* d_bias, T* dx,
-                     T* packed) {
+                     T* packed, T* turned) {
     Int inputs = l.in_channels, outputs = l.out_channels;
-    if (d_weight) product<T>(outputs, inputs, batch, dy, 1, outputs, x, d_weight, packed);
-    if (dx) product<T>(batch, inputs, outputs, dy, outputs, 1, weight, dx, packed);
+    if (d_weight) {
+        transpose(dy, batch, outputs, outputs, turned, batch);
+        product<T>(outputs, inputs, batch, batch, turned, x, d_weight, packed);
+    }
+    if (dx) product<T>(batch, inputs, outputs, FEW, dy, weight, dx, packed);
     if (d_bias) {
         std::fill(d_bias, d_bias + outputs, T(0));
         for (Int b = 0; b < batch; ++b)
@@ -492,7 +495,7 @@ struct Arena {
             const Layer& l = layers[i];
             Shape<T> s(l);
             chosen.push_back(reinterpret_cast<Number<T>*>(take(l.convolution ? batch * s.pixels * s.out_padded * sizeof(T) : 0)));
-            Int linear = Int(sizeof(T)) * 2 * lanes<T> * std::max({NEAR, batch, l.out_channels});
+            Int linear = Int(sizeof(T)) * 2 * lanes<T> * std::max(NEAR, batch);
             most = std::max(most, l.convolution ? Convolution<T>(l).scratch_bytes() : linear);
             if (!l.convolution) widest = std::max({widest, l.in_channels, l.out_channels});
         }
@@ -561,7 +564,7 @@ void backward(const Layer* layers, Int count, Int batch, const T* const* params,
         }
         if (l.relu) stop(batch * l.out_channels, arena.input[i + 1], dy);
         linear_backward(l, batch, i ? arena.input[i] : x, params[2 * i], dy, grads[2 * i], grads[2 * i + 1], dx,
-                        arena.scratch);
+                        arena.scratch, arena.packed[0]);
         for (Int k = 0; dx && d_features && i == tap && k < batch * l.in_channels; ++k) dx[k] += d_features[k];
     }
 }

@@ -100,51 +100,61 @@ Int panel(Int columns_left) {
     return columns_left > lanes<T> ? 2 * lanes<T> : lanes<T>;
 }
 
-// Some columns of b [depth][columns], close together: [depth][wide], zero beyond those that are there.
+// Some rows of b, its columns in panels: [panel][rows][wide], zero beyond the columns that are there. `left` of a row's
+// columns are at and after b; the first `count` of them are wanted.
 template <class T>
-void pack_columns(const T* b, Int columns, Int depth, Int used, Int wide, T* packed) {
-    for (Int p = 0; p < depth; ++p, b += columns, packed += wide) {
-        if (used == wide) {
-            for (Int j = 0; j < wide; j += lanes<T>) store(packed + j, load(b + j));
-            continue;
+void pack_rows(const T* b, Int columns, Int rows, Int count, Int left, T* packed) {
+    for (Int p = 0; p < rows; ++p, b += columns)
+        for (Int column = 0, wide; column < count; column += wide) {
+            wide = panel<T>(left - column);
+            T* to = packed + column * rows + p * wide;
+            if (column + wide <= left) {
+                for (Int j = 0; j < wide; j += lanes<T>) store(to + j, load(b + column + j));
+                continue;
+            }
+            std::copy(b + column, b + left, to);
+            std::fill(to + left - column, to + wide, T(0));
         }
-        std::copy(b, b + used, packed);
-        std::fill(packed + used, packed + wide, T(0));
-    }
 }
 
-// Columns of b are packed in blocks that stay in the second cache while all rows of a pass over them, so that rows of c
-// are written in long runs. A block holds NEAR steps of two vectors, or one panel if that is longer.
-constexpr Int NEAR = 128 * 1024 / (2 * VECTOR_BYTES);
+// Blocks of b are packed so that they stay in the second cache while all rows of a pass over them: NEAR steps of two
+// vectors, or one panel if that is longer. Blocks of FEW steps are read in long runs of memory.
+constexpr Int NEAR = 256 * 1024 / (2 * VECTOR_BYTES), FEW = 32;
 template <class T>
 Int block_columns(Int depth) {
     return 2 * lanes<T> * std::max<Int>(1, NEAR / std::max<Int>(1, depth));
 }
 
-// c [rows][columns] = a x b, where a(i, p) = a[i * to_row + p * to_step] and b is [depth][columns].
+// Some columns of c [rows][columns], which begin at zero or go on: + a (its rows `to_row` apart) x packed rows of b.
 template <class T>
-void product(Int rows, Int columns, Int depth, const T* a, Int to_row, Int to_step, const T* b, T* c, T* packed) {
-    T out[TILE_ROWS * 2 * lanes<T>];
-    Int size = block_columns<T>(depth);
-    for (Int start = 0; start < columns; start += size) {
-        Int end = std::min(columns, start + size);
+void add_block(Int rows, Int start, Int end, Int columns, Int deep, const T* a, Int to_row, const T* packed, bool go_on, T* c) {
+    T edge[TILE_ROWS * 2 * lanes<T>];
+    for (Int row = 0, i = 0, tall; row < rows; row += tall, ++i) {
+        tall = portion(rows, TILE_ROWS, i);
         for (Int column = start, wide; column < end; column += wide) {
             wide = panel<T>(columns - column);
-            pack_columns(b + column, columns, depth, std::min(wide, columns - column), wide,
-                         packed + (column - start) * depth);
+            T* target = c + row * columns + column;
+            Int left = column + wide > columns ? columns - column : 0;  // where a vector would reach beyond c
+            T* out = left ? edge : target;
+            Int out_row = left ? wide : columns;
+            for (Int r = 0; left && r < tall; ++r) std::copy_n(target + r * columns, left, edge + r * wide);
+            pick_tile<T>(tall, wide / lanes<T>)(1, deep, a + row * to_row, 0, to_row, 1, packed + (column - start) * deep,
+                                                go_on ? out : nullptr, out_row, out, out_row);
+            for (Int r = 0; left && r < tall; ++r) std::copy_n(edge + r * wide, left, target + r * columns);
         }
-        for (Int row = 0, i = 0, tall; row < rows; row += tall, ++i) {
-            tall = portion(rows, TILE_ROWS, i);
-            for (Int column = start, wide; column < end; column += wide) {
-                wide = panel<T>(columns - column);
-                Int used = std::min(wide, columns - column);
-                bool whole = used == wide;
-                T* target = c + row * columns + column;
-                pick_tile<T>(tall, wide / lanes<T>)(1, depth, a + row * to_row, 0, to_row, to_step,
-                                                    packed + (column - start) * depth, nullptr, 0,
-                                                    whole ? target : out, whole ? columns : wide);
-                for (Int r = 0; r < (whole ? 0 : tall); ++r) std::copy_n(out + r * wide, used, target + r * columns);
-            }
+    }
+}
+
+// c [rows][columns] = a [rows][depth] x b [depth][columns], taking up to `most` steps of the depth at a time.
+template <class T>
+void product(Int rows, Int columns, Int depth, Int most, const T* a, const T* b, T* c, T* packed) {
+    Int size = block_columns<T>(std::min(depth, most));
+    for (Int start = 0; start < columns; start += size) {
+        Int end = std::min(columns, start + size);
+        for (Int step = 0, i = 0, deep; step < depth; step += deep, ++i) {
+            deep = portion(depth, most, i);
+            pack_rows(b + step * columns + start, columns, deep, end - start, columns - start, packed);
+            add_block(rows, start, end, columns, deep, a + step, depth, packed, step > 0, c);
         }
     }
 }
