@@ -99,8 +99,8 @@ def carry_on(place: Path, on_round: OnRound | None = None, opened: Opened | None
         config = parse(RunReader(place).config(), str(place / layout.CONFIG))
         rounds = config.train.rounds
         if store.round is None or store.round + 1 < rounds:
-            with (opened or _session)(config, place) as session:
-                _rounds(store, session, config, place, on_round)
+            with (opened or session)(config, place) as at_work:
+                _rounds(store, at_work, config, place, on_round)
     return read(place)
 
 
@@ -167,7 +167,8 @@ def read(place: Path) -> Result:
     return Result(config.name, config.method.preset, config.seeds[0], tuple(reader.metrics()))
 
 
-def _session(config: Config, place: Path) -> Session:
+def session(config: Config, place: Path) -> Session:
+    """The simulation of a run, on the partition that is kept with it."""
     saved = config.changed({"split.file": str(place / PARTITION)})
     return build.experiment(saved).session(config.seeds[0])
 

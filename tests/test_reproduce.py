@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedskew.cli import main
+from fedskew.engines.crew import Crew
 from fedskew.errors import ConfigError, DataError
 from fedskew.reproduce import (
     code,
@@ -546,6 +548,26 @@ def test_runs_at_once(call: Call) -> None:
     assert exit_code == 0, said
     found = [(e.cell, e.seed, e.scale) for e in results.read("tiny", Path("results"))]
     assert found == [("two.fedavg", 0, "quick"), ("two.fedavg", 1, "quick")]
+
+
+def test_a_single_run_has_all_workers(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    hired: list[int] = []
+    hire = Crew.__init__
+
+    def count(self: Crew, *given: Any) -> None:
+        hired.append(given[-1])
+        hire(self, *given)
+
+    monkeypatch.setattr(Crew, "__init__", count)
+    text = TINY.replace("evaluate =", 'engine = { backend = "autograd" }\nevaluate =')  # not the faster one
+    Path("tiny.toml").write_text(text, encoding="utf-8")
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1")
+    call(*only, "--workers", "1", "--out", "one")
+    assert hired == []
+    call(*only, "--workers", "2", "--out", "two", "--results", "there")
+    assert hired == [2]
+    place = Path("reproduce/tiny/two.fedlc/1")
+    assert RunReader("one" / place).metrics() == RunReader("two" / place).metrics(), "to the last bit"
 
 
 def test_a_quick_run_is_the_beginning_of_the_full_one(call: Call) -> None:

@@ -36,7 +36,9 @@ Cells = Annotated[list[str] | None, typer.Option("--cells", help="Only these: --
 Tier = Annotated[int | None, typer.Option("--tier", min=1, max=3, help="Only up to this tier.")]
 Scale = Annotated[Size, typer.Option("--scale", help="quick: fewer rounds.")]
 Seeds = Annotated[str | None, typer.Option("--seeds", help="Seeds: 0:3 or 0,1,2. Default: the recipe's.")]
-Workers = Annotated[int, typer.Option("--workers", min=0, help="Runs at once; 0: one per core.")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=0, help="Runs at once; a single run has them all. 0: one per core.")
+]
 Minutes = Annotated[float | None, typer.Option("--minutes", min=0, help="Stop after these; go on later.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Run nothing: say what is missing and what it costs.")]
 Show = Annotated[bool, typer.Option("--show", help="Run nothing: show what there is.")]

@@ -1,4 +1,4 @@
-"""Runs what is missing: several runs at once, resumable, until a deadline."""
+"""Runs what is missing: several runs at once, or one on all cores; resumable, until a deadline."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from fedskew import parallel, prolong, runs
+from fedskew.config import Config
 from fedskew.cores import cores
 from fedskew.errors import FedskewError
+from fedskew.experiment import Session
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
 from fedskew.reproduce.cells import QUICK, Cell, folder, start
@@ -92,9 +94,9 @@ def set_aside(job: Job) -> None:
 
 def carry_on(places: Sequence[Path], workers: int, deadline: float, tell: Tell) -> None:
     """Trains the runs until they end or the time is up; every round is told and none is lost."""
-    count = min(workers or cores(), len(places))
-    if count <= 1:
-        _in_turn(places, deadline, tell)
+    count = workers or cores()
+    if min(count, len(places)) <= 1:
+        _in_turn(places, count, deadline, tell)
         return
     news = cast("Generator[News, None, None]", parallel.carry_on(places, count))
     with closing(news):
@@ -104,7 +106,12 @@ def carry_on(places: Sequence[Path], workers: int, deadline: float, tell: Tell) 
                 return
 
 
-def _in_turn(places: Sequence[Path], deadline: float, tell: Tell) -> None:
+def _in_turn(places: Sequence[Path], processes: int, deadline: float, tell: Tell) -> None:
+    def session(config: Config, place: Path) -> Session:
+        if processes > 1 and config.engine.name == "serial":  # a pool gives the same bits, sooner
+            config = config.changed({"engine.name": "pool", "engine.workers": processes})
+        return runs.session(config, place)
+
     def on_round(place: Path, done: int, rounds: int) -> None:
         tell(News(place, done, rounds))
         if done < rounds and time.monotonic() >= deadline:
@@ -114,7 +121,7 @@ def _in_turn(places: Sequence[Path], deadline: float, tell: Tell) -> None:
         if time.monotonic() >= deadline:
             return
         try:
-            runs.carry_on(place, on_round)
+            runs.carry_on(place, on_round, session)
         except _TimeUpError:
             return
         except FedskewError as error:
