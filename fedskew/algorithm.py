@@ -19,6 +19,8 @@ from fedskew.step import SGD
 from fedskew.tree import State, Tree
 from fedskew.values import Client, Cohort, Model, Reply, Run, View
 
+BATCH = 1000  # examples that a network answers at once
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -214,7 +216,7 @@ class Algorithm:
         """The part of this name."""
         return next(part for part in self.method.parts if part.name == name)
 
-    def predict(self, params: Tree, x: Tensor, batch: int = 1000) -> Tensor:
+    def predict(self, params: Tree, x: Tensor, batch: int = BATCH) -> Tensor:
         """Logits of many examples, in evaluation mode."""
         with torch.no_grad():
             return torch.cat(

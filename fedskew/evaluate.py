@@ -93,7 +93,7 @@ class Evaluator:
 
     def _server(self, round: Round, last: bool) -> Record:
         novel = [self._home(client) for client in self.feed.federation.partition.novel]
-        cm, *strangers = everybody(self.feed, round.server, [self._test, *novel])
+        cm, *strangers = everybody(self.engine.answer, self.feed, round.server, [self._test, *novel])
         out = _global(cm, last)
         if strangers:
             out["novel.accuracy"] = float(metrics.pooled(torch.stack(strangers)))
@@ -122,7 +122,8 @@ class Evaluator:
             out |= {start + key: value for key, value in _clients(home, whole, counts, chosen).items()}
         if self.algorithm.method.overall == "server" and round.cohort.ids:
             homes = [self._home(client) for client in round.cohort.ids]
-            before, *downloaded = everybody(self.feed, round.before, [self._test, *homes])
+            asked = [self._test, *homes]
+            before, *downloaded = everybody(self.engine.answer, self.feed, round.before, asked)
             out["before.per_class"] = metrics.per_class(before).tolist()
             accuracy = metrics.accuracy(torch.stack(downloaded))
             out["personal.downloaded"] = float(metrics.mean_over_clients(accuracy))

@@ -1,8 +1,8 @@
-"""How one client's models do: confusion matrices on its own test set and on everybody's."""
+"""How the models of clients, and the server's, do: confusion matrices on a client's own test set and on everybody's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,6 +13,8 @@ from torch import Tensor
 from fedskew import metrics
 from fedskew.engines.feed import Feed
 from fedskew.tree import State, Tree
+
+Ask = Callable[[State, Tensor], Tensor]  # as `answer`, by whoever has the feed
 
 
 class Exam(NamedTuple):
@@ -70,23 +72,27 @@ class _Sitting:
 
     @cached_property
     def _common(self) -> Tensor:
-        algorithm = self.feed.algorithm
-        return algorithm.predict(algorithm.overall(self.server), self.feed.x[self._test])
+        return answer(self.feed, self.server, self._test)
 
     @property
     def _test(self) -> Tensor:
         return torch.from_numpy(self.feed.federation.data.test)
 
 
-def everybody(feed: Feed, server: State, positions: Sequence[Tensor]) -> list[Tensor]:
-    """Confusion matrices of the server's network on many sets of examples, each example run once."""
+def answer(feed: Feed, server: State, examples: Tensor) -> Tensor:
+    """Logits of the server's network for examples of the pool, by their positions."""
+    return feed.algorithm.predict(feed.algorithm.overall(server), feed.x[examples])
+
+
+def everybody(ask: Ask, feed: Feed, server: State, positions: Sequence[Tensor]) -> list[Tensor]:
+    """Confusion matrices of the server's network on many sets of examples, each asked for once."""
     needed = torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *positions]))
     if not len(needed):
         return [
             torch.zeros(feed.federation.classes, feed.federation.classes, dtype=torch.int64)
             for _ in positions
         ]
-    logits = feed.algorithm.predict(feed.algorithm.overall(server), feed.x[needed])
+    logits = ask(server, needed)
     return [_confusion(feed, logits[torch.searchsorted(needed, chosen)], chosen) for chosen in positions]
 
 

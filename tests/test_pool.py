@@ -226,6 +226,29 @@ def test_examination_where_the_states_are() -> None:
         assert repr(ours.told) == repr(theirs.told)
 
 
+@pytest.mark.parametrize("method", ["fedavg", "grpfed", "fedova"])
+@pytest.mark.parametrize("count", [1, 1000, 2600, 4001])
+def test_workers_share_the_examples_that_the_servers_network_answers(method: str, count: int) -> None:
+    bound = algorithm(PRESETS[method])
+    examples = torch.randint(len(world.federation().data.y), (count,))
+    serial = Serial(bound, world.federation(), world.TRAINING)
+    wanted = serial.answer(bound.init(), examples)
+    assert torch.equal(wanted, bound.predict(bound.initial, serial.feed.x[examples]))
+    with pool(bound, workers=3) as engine:
+        assert torch.equal(engine.answer(bound.init(), examples), wanted)
+
+
+def test_a_worker_that_dies_over_test_examples_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound, examples = algorithm(PRESETS["fedavg"]), torch.arange(20).repeat(100)
+    monkeypatch.setenv("FEDSKEW_TEST_MARK", str(tmp_path / "mark"))
+    with pool(meddling(bound, "die_the_first_time")) as engine:
+        found = engine.answer(bound.init(), examples)
+    assert (tmp_path / "mark").exists()
+    assert torch.equal(found, bound.predict(bound.initial, engine.feed.x[examples]))
+
+
 def test_states_of_a_checkpoint_are_taken_up() -> None:
     bound = algorithm(PRESETS["scaffold"])
     serial = Serial(bound, world.federation(), world.TRAINING)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from fedskew.algorithm import Algorithm
+from fedskew.algorithm import BATCH, Algorithm
 from fedskew.data.federation import Federation
 from fedskew.errors import ConfigError
 from fedskew.local import Differentiate, autograd
@@ -42,7 +42,7 @@ class OnDevice(Algorithm):
             found = Algorithm.adapted(self, self.there(server), self.there(private), self.there(data), steps)
         return self.home(found)
 
-    def predict(self, params: Tree, x: Tensor, batch: int = 1000) -> Tensor:
+    def predict(self, params: Tree, x: Tensor, batch: int = BATCH) -> Tensor:
         """Logits in main memory."""
         with torch.device(self.device):
             logits = Algorithm.predict(self, self.there(params), self.there(x), batch)

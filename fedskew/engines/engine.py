@@ -4,6 +4,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from fedskew import tree
 from fedskew.examine import Exam, Marks
@@ -27,6 +28,9 @@ class Engine(Protocol):
 
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients' models where they are kept."""
+
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """Logits of the server's network for examples of the pool, by their positions."""
 
     def close(self) -> None:
         """Gives back what the engine holds: processes, shared memory."""

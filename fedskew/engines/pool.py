@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from fedskew import tree
-from fedskew.algorithm import Algorithm
+from fedskew.algorithm import BATCH, Algorithm
 from fedskew.cores import cores
 from fedskew.data.federation import Federation, Training
 from fedskew.engines import wire
@@ -92,6 +92,17 @@ class Pool:
             marks |= zip(job, wire.unpack_marks(state), strict=True)
         return [marks[client] for client in ids]
 
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """The server's network, each worker with a share of the examples."""
+        batches = -(-len(examples) // BATCH)  # whole ones, whose bits are those of a single process
+        each = -(-batches // len(self._crew.workers))
+        orders = [
+            {"kind": "answer", "examples": share.tolist()} for share in torch.split(examples, each * BATCH)
+        ]
+        tasks = [Task("the server's network", order, self.patience * each) for order in orders]
+        parts = dict(self._work(server, tasks, len(tasks)))
+        return torch.cat([parts[position]["answer"]["logits"] for position in range(len(tasks))])
+
     def pids(self) -> list[int]:
         """The processes of the workers."""
         return [worker.process.pid for worker in self._crew.workers if worker.process.pid is not None]
@@ -108,19 +119,24 @@ class Pool:
         self, order: Order, message: State, files: Mapping[int, Paths]
     ) -> Iterator[tuple[list[int], State]]:
         """Gives the clients out in jobs; yields each job's clients with the state it left."""
-        folder = self.kept.room((1 + len(files)) * self._size)
-        wire.write(folder / "message", message)
-        jobs = self._jobs(files)
-        tasks = []
-        for number, job in enumerate(jobs):
-            paths = {"message": str(folder / "message"), "result": str(folder / f"result-{number}")}
-            work = {"clients": [(client, *files[client]) for client in job]}
+        jobs, tasks = self._jobs(files), []
+        for job in jobs:
             what = f"client {job[0]}" if len(job) == 1 else f"one of the clients {job}"
-            tasks.append(Task(what, order | paths | work, self.patience * len(job)))
-        for position in self._crew.run(tasks):
-            result = Path(tasks[position].order["result"])
-            yield jobs[position], wire.read(result)
-            result.unlink()
+            work = {"clients": [(client, *files[client]) for client in job]}
+            tasks.append(Task(what, order | work, self.patience * len(job)))
+        for position, state in self._work(message, tasks, len(files)):
+            yield jobs[position], state
+
+    def _work(self, message: State, tasks: Sequence[Task], models: int) -> Iterator[tuple[int, State]]:
+        """Gives out the tasks, which leave as much as so many models; yields their positions with what each left."""
+        folder = self.kept.room((1 + models) * self._size)
+        wire.write(folder / "message", message)
+        results = [folder / f"result-{number}" for number in range(len(tasks))]
+        paths = [{"message": str(folder / "message"), "result": str(result)} for result in results]
+        given = [task._replace(order=task.order | own) for task, own in zip(tasks, paths, strict=True)]
+        for position in self._crew.run(given):
+            yield position, wire.read(results[position])
+            results[position].unlink()
 
     def _jobs(self, ids: Mapping[int, Paths]) -> list[list[int]]:
         loads = {client: self.feed.steps(client) for client in ids}

@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping, Sequence
 
 import torch
+from torch import Tensor
 
 from fedskew import tree
 from fedskew.algorithm import Algorithm
@@ -45,6 +46,10 @@ class Private:
     def examine(self, server: State, ids: Sequence[int], exam: Exam) -> list[Marks]:
         """Evaluates the clients where they are."""
         return self.inner.examine(server, ids, exam)
+
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """The server's network, where the other engine runs it."""
+        return self.inner.answer(server, examples)
 
     def close(self) -> None:
         """Closes the other engine."""

@@ -19,6 +19,7 @@ import numpy as np
 import ray
 import torch
 from ray.exceptions import RayActorError, RayTaskError
+from torch import Tensor
 
 from fedskew.algorithm import Algorithm
 from fedskew.cores import cores
@@ -27,7 +28,7 @@ from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.engines.quarters import keep_memory, quarters
 from fedskew.errors import FedskewError
-from fedskew.examine import Exam, Marks, examine
+from fedskew.examine import Exam, Marks, answer, examine
 from fedskew.gate import Gate
 from fedskew.kernels import Backend
 from fedskew.tree import State
@@ -131,7 +132,7 @@ class Ray:
         backend: Backend = "autograd",
         gate: Gate | None = None,
     ) -> None:
-        self.algorithm, self.block, self.gate = algorithm, block, gate
+        self.algorithm, self.block, self.gate, self.backend = algorithm, block, gate, backend
         self.feed = Feed.of(algorithm, federation, training)
         self.kept = Shelf()
         connect(workers)
@@ -174,6 +175,11 @@ class Ray:
         for block, (found,) in self._run("examine", (sent, exam), ids, lambda size: 1):
             marks |= zip(block, ray.get(found), strict=True)
         return [marks[client] for client in ids]
+
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """The server's network, in this process."""
+        with quarters(self.backend):
+            return answer(self.feed, server, examples)
 
     def close(self) -> None:
         """Ends the actors; the cluster stays for the next run of this process."""

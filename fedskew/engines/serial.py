@@ -2,12 +2,14 @@
 
 from collections.abc import MutableMapping, Sequence
 
+from torch import Tensor
+
 from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Federation, Training
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.engines.quarters import keep_memory, quarters
-from fedskew.examine import Exam, Marks, examine
+from fedskew.examine import Exam, Marks, answer, examine
 from fedskew.gate import Gate
 from fedskew.kernels import Backend
 from fedskew.tree import State
@@ -52,6 +54,11 @@ class Serial:
         """Evaluates the clients one by one."""
         with quarters(self.backend):
             return examine(self.feed, server, [(client, self.kept.get(client)) for client in ids], exam)
+
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """The server's network, in this process."""
+        with quarters(self.backend):
+            return answer(self.feed, server, examples)
 
     def close(self) -> None:
         """Nothing is held."""

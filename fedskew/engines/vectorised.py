@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping, Sequence
 
 import torch
+from torch import Tensor
 
 from fedskew import tree
 from fedskew.algorithm import Algorithm
@@ -12,7 +13,7 @@ from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.engines.quarters import quarters
 from fedskew.errors import ConfigError
-from fedskew.examine import Exam, Marks, examine
+from fedskew.examine import Exam, Marks, answer, examine
 from fedskew.gate import Gate
 from fedskew.local import functional
 from fedskew.tree import State
@@ -59,6 +60,11 @@ class Vectorised:
         """Evaluates the clients one by one."""
         with quarters("autograd"):
             return examine(self.feed, server, [(client, self.kept.get(client)) for client in ids], exam)
+
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """The server's network, in this process."""
+        with quarters("autograd"):
+            return answer(self.feed, server, examples)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -12,11 +12,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from fedskew.engines import wire
 from fedskew.engines.feed import Feed
 from fedskew.engines.quarters import keep_memory, quarters
 from fedskew.errors import FedskewError
-from fedskew.examine import Exam, examine
+from fedskew.examine import Exam, answer, examine
 from fedskew.kernels import Backend
 
 Order = dict[str, Any]  # JSON: "kind", the files to read and to write, and what to do with them
@@ -43,7 +45,7 @@ def serve(site: Site, line: Connection) -> None:
                 order = json.loads(line.recv_bytes())
             except (EOFError, OSError):
                 return
-            line.send_bytes(json.dumps(_answer(feed, order)).encode())
+            line.send_bytes(json.dumps(_obey(feed, order)).encode())
 
 
 def _follow(site: Site) -> None:
@@ -56,7 +58,7 @@ def _follow(site: Site) -> None:
     os._exit(1)
 
 
-def _answer(feed: Feed, order: Order) -> Order:
+def _obey(feed: Feed, order: Order) -> Order:
     try:
         _KINDS[order["kind"]](feed, order)
         return {}
@@ -83,7 +85,12 @@ def _examine(feed: Feed, order: Order) -> None:
     wire.write(Path(order["result"]), wire.pack_marks(examine(feed, server, states, exam)))
 
 
-_KINDS: dict[str, Callable[[Feed, Order], None]] = {"train": _train, "examine": _examine}
+def _answer(feed: Feed, order: Order) -> None:
+    logits = answer(feed, wire.read(Path(order["message"])), torch.tensor(order["examples"]))
+    wire.write(Path(order["result"]), {"answer": {"logits": logits}})
+
+
+_KINDS: dict[str, Callable[[Feed, Order], None]] = {"train": _train, "examine": _examine, "answer": _answer}
 
 
 def shares(loads: Sequence[int], workers: int) -> list[range]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from fedskew.engines.engine import gather
 from fedskew.engines.feed import Feed
 from fedskew.errors import FedskewError
-from fedskew.examine import Exam, Marks
+from fedskew.examine import Exam, Marks, answer
 from fedskew.flower.asking import Asking, Directory, Waits
 from fedskew.flower.letters import NEVER, Order, unpack_marks, unpack_reply
 from fedskew.flower.parcel import Post, UnusableError
@@ -73,6 +74,10 @@ class Remote:
         order = Order("evaluate", self.run, 0, self._since(ids), {"shared": server["shared"]}, exam)
         found = self._ask(order, read).values if ids else {}
         return [found.get(client, blank) for client in ids]
+
+    def answer(self, server: State, examples: Tensor) -> Tensor:
+        """The server's network, at the server."""
+        return answer(self.feed, server, examples)
 
     def close(self) -> None:
         """Nothing is held."""
