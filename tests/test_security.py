@@ -142,7 +142,7 @@ def forged(place: Path, shared: dict[str, torch.Tensor] | None) -> None:
 def test_a_checkpoint_of_another_network_is_refused(change: object, tmp_path: Path) -> None:
     place = runs.begin(small("fedavg"), 0, tmp_path)
     config = parse(small("fedavg").model_dump(), "test")
-    tree = runs._session(config, place).feed.algorithm.init()["shared"]
+    tree = runs.session(config, place).feed.algorithm.init()["shared"]
     forged(place, change(tree))  # type: ignore[operator]
     with pytest.raises(DiskError, match="of another network"):
         runs.carry_on(place)
