@@ -963,4 +963,4 @@ def test_a_page_with_results(tmp_path: Path) -> None:
     summary = document.summary(tmp_path, "page.md")
     assert "| FedOVA | [C-1](page.md#fedova-table-1)* | - | - | [C-1](page.md#fedova-table-1), " in summary
     assert "C-5" not in summary, "it is no claim of the paper, and not settled"
-    assert "6 runs (0 quick), 6.0 core hours, code 0.1.0+x." in page
+    assert "6 runs (0 quick), 6.0 hours by the clock, code 0.1.0+x." in page

@@ -205,7 +205,7 @@ def _provenance(entries: Sequence[Entry]) -> Iterator[str]:
         if len(makers) == 1
         else f"by {len(makers)} versions of the code, which the CSV names"
     )
-    yield f"\n{len(entries)} run{'s' * (len(entries) > 1)} ({quick} quick), {hours:.1f} core hours, {by}."
+    yield f"\n{len(entries)} run{'s' * (len(entries) > 1)} ({quick} quick), {hours:.1f} hours by the clock, {by}."
 
 
 def _judgement(one: Judgement) -> Iterator[str]:
