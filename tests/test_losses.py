@@ -611,6 +611,7 @@ def test_fedlc_margins_by_hand() -> None:
     counts = torch.tensor([1, 16, 10000, 0])
     assert losses.fedlc_margins(counts).tolist() == pytest.approx([1.0, 0.5, 0.1, math.inf])
     assert losses.fedlc_margins(counts, 0.0).tolist() == [0, 0, 0, math.inf]
+    assert losses.fedlc_margins(torch.tensor([3])).item() == pytest.approx(3**-0.25, rel=1e-15)
     assert losses.fedlc_margins(counts, missing="clip").tolist() == pytest.approx(
         [1.0, 0.5, 0.1, 100.0], rel=1e-5
     )
@@ -705,6 +706,7 @@ def test_balanced_softmax_is_fedlc_with_log_priors() -> None:
 def test_restriction_by_hand() -> None:
     counts = torch.tensor([8, 0, 2])
     assert losses.restriction(counts).tolist() == [1, 0.5, 1]
+    assert losses.restriction(counts, 0.3).tolist() == [1, 0.3, 1]
     assert losses.restriction(counts.double(), 0.1).tolist() == [1, 0.1, 1]
     assert losses.restriction(counts, 0.5, "soft").tolist() == [1, 0.5, 0.625]
     # A class distribution must restrict as counts do: the released mask took every share below 1 for missing.

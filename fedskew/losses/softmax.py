@@ -149,4 +149,4 @@ def restricted_softmax(
 
 
 def _floating(counts: Tensor) -> Tensor:
-    return counts if counts.is_floating_point() else counts.to(torch.get_default_dtype())
+    return counts if counts.is_floating_point() else counts.double()
