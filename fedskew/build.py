@@ -35,7 +35,7 @@ def experiment(config: Config) -> Experiment:
         model=config.model.name,
         model_options=config.model.options,
         method=method(config),
-        name=config.method.preset,
+        name=config.method.title,
         rounds=train.rounds,
         participation=train.participation,
         training=Training(train.epochs, train.batch, train.min_steps, train.augment == "crop-flip"),

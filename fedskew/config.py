@@ -68,6 +68,11 @@ class MethodTable(_Open):
         None, description="weights of a plain mean; default: the method's"
     )
 
+    @property
+    def title(self) -> str:
+        """What tables call it: the preset, with the parts that were put into it."""
+        return f"{self.preset} with {', '.join(self.options)}" if self.options else self.preset
+
 
 class TrainTable(_Closed):
     """How much and how clients train."""

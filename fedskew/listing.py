@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew import naming
+from fedskew.config import MethodTable
 from fedskew.errors import ConfigError, FedskewError
 from fedskew.failures import has_diverged
 from fedskew.store import layout
@@ -48,8 +49,8 @@ def row(place: Path, out: Path) -> list[str]:
     if state == RESUMABLE and has_diverged(reader):
         state = "diverged"
     shown = [_percent(records, "global.accuracy"), _percent(records, "personal.accuracy")]
-    method, seed = config["method"]["preset"], config["seeds"][0]
-    return [name, str(method), str(seed), f"{finished}/{rounds}", *shown, state]
+    method, seed = MethodTable.model_validate(config["method"]).title, config["seeds"][0]
+    return [name, method, str(seed), f"{finished}/{rounds}", *shown, state]
 
 
 def is_going(place: Path) -> bool:

@@ -164,7 +164,7 @@ def read(place: Path) -> Result:
     """What a run has measured so far."""
     reader = RunReader(place)
     config = parse(reader.config(), str(place / layout.CONFIG))
-    return Result(config.name, config.method.preset, config.seeds[0], tuple(reader.metrics()))
+    return Result(config.name, config.method.title, config.seeds[0], tuple(reader.metrics()))
 
 
 def session(config: Config, place: Path) -> Session:

@@ -258,6 +258,14 @@ def test_unfinished_repeated_and_empty_runs_are_said(tmp_path: Path) -> None:
     assert "1 runs have not finished a round" in said
 
 
+def test_a_part_without_options_is_another_method(tmp_path: Path) -> None:
+    robust = settings("fedavg", name="robust").changed({"method.Median": {}})
+    found = studied([make(tmp_path, settings("fedavg"), 0, 3), make(tmp_path, robust, 0, 3)])
+    assert found.labels == ["fedavg default", "fedavg Median"]
+    assert not any("repeats" in note for note in found.notes)
+    assert runs.read(tmp_path / "robust" / "0").method == "fedavg with Median"
+
+
 def test_nothing_to_report_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run has finished a round"):
         studied([make(tmp_path, settings("fedavg"), 0, 0)])

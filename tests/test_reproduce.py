@@ -406,9 +406,18 @@ def test_what_full_runs_lack_is_a_mark(tmp_path: Path) -> None:
     text = TINY.replace('title = "digits"', 'title = "digits"\nlacks = "3 of 400 rounds"')
     text = text.replace('text = "FedLC is better."', 'text = "FedLC is better."\nother = true')
     (none,) = judge(tiny(tmp_path, text), [])
-    assert none.marks == ["other data than the paper's"]
+    assert (none.marks, none.is_short) == (["other data than the paper's"], False)
     (some,) = judge(tiny(tmp_path, text), entries({"two.fedlc": [0.6] * 3, "two.fedavg": [0.5] * 3}))
-    assert some.marks[-2:] == ["3 of 400 rounds", "other data than the paper's"]
+    assert (some.marks[-2:], some.is_short) == (["3 of 400 rounds", "other data than the paper's"], True)
+
+
+def test_verdicts_of_quick_runs_are_marked(tmp_path: Path) -> None:
+    claim = '{ more = ["fedlc"], less = ["fedavg"] }'
+    runs = {"two.fedlc": [0.6], "two.fedavg": [0.5]}
+    full, quick = (judged(tmp_path, claim, entries(runs, scale)) for scale in ("full", "quick"))
+    assert (full.is_short, quick.is_short) == (False, True)
+    said = [compare.words(one.tested[0]) for one in (full, quick)]
+    assert said[1] == f"{said[0]} (quick)"
 
 
 # Tables

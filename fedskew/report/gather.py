@@ -123,10 +123,10 @@ def _sha256(data: bytes) -> str:
 
 
 def flat(table: Mapping[str, Any], start: str = "") -> dict[str, Any]:
-    """A nested table with dotted keys."""
+    """A nested table with dotted keys; an empty table (a part with its defaults) is a value."""
     out: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             out |= flat(value, f"{start}{key}.")
         else:
             out[start + key] = value

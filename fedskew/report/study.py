@@ -127,8 +127,12 @@ def _method_labels(methods: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _described(table: Mapping[str, Any], keys: Sequence[str]) -> str:
-    said = [f"{key.removeprefix('method.')}={table[key]}" for key in keys if key in table]
+    said = [_said(key.removeprefix("method."), table[key]) for key in keys if key in table]
     return ", ".join(said) or ("default" if keys else "")
+
+
+def _said(key: str, value: object) -> str:
+    return key if value == {} else f"{key}={value}"
 
 
 def _grouped(runs: Sequence[Seen], by: Any) -> list[list[Seen]]:
@@ -157,13 +161,13 @@ def _without_repeats(runs: Sequence[Seen]) -> tuple[list[Seen], list[str]]:
 
 def _notes(seen: Sequence[Seen], runs: Sequence[Seen]) -> list[str]:
     notes = [
-        f"{run.config.method.preset}, seed {run.seed}: diverged after {run.rounds} rounds, so its method "
+        f"{run.config.method.title}, seed {run.seed}: diverged after {run.rounds} rounds, so its method "
         "has no mean."
         for run in runs
         if run.diverged is not None
     ]
     notes += [
-        f"{run.config.method.preset}, seed {run.seed}: failed after {run.rounds} rounds: {run.failed}"
+        f"{run.config.method.title}, seed {run.seed}: failed after {run.rounds} rounds: {run.failed}"
         for run in runs
         if run.failed is not None
     ]

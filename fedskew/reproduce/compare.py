@@ -108,7 +108,7 @@ def words(contrast: Contrast) -> str:
     if math.isfinite(found.low):
         text += f" [{min(ends):{form}}, {max(ends):{form}}]"
     signs = "".join("+" if sign > 0 else "-" if sign < 0 else "0" for sign in found.signs)
-    return f"{text} by seed {signs}"
+    return f"{text} by seed {signs}{' (quick)' * (contrast.scale == 'quick')}"
 
 
 def claimed(contrast: Contrast) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
@@ -31,7 +30,9 @@ gain. *Undecided*: neither.
 A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
 verdict while comparisons or seeds are missing (three are wanted, or as many as the recipe has). With fewer than six
 seeds nothing is called significant.
-*By seed* stands the sign of every seed's difference; where a number is claimed, + is its claimed side.
+*By seed* stands the sign of every seed's difference, also where it may be a little below zero; where a value is claimed
+to be above or below a number, + is that side. Where one side of a comparison has quick runs only, quick runs of both
+are compared, and *quick* stands beside what was found.
 *Ours* is the mean over seeds ± their standard deviation, of the last ten rounds or of those that the paper takes; where
 that is more than one, the *last round* stands beside it.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
@@ -77,7 +78,8 @@ def _links(judged: Sequence[tuple[Recipe, Judgement]], page: str) -> str:
 
 def _link(judged: tuple[Recipe, Judgement], page: str) -> str:
     recipe, one = judged
-    return f"[{one.claim.id}]({page}#{recipe.name})" + "*" * (bool(one.tested) and not one.is_final)
+    marks = "*" * (bool(one.tested) and not one.is_final) + "°" * one.is_short
+    return f"[{one.claim.id}]({page}#{recipe.name}){marks}"
 
 
 def _found(folder: Path) -> dict[str, list[Entry]]:
@@ -225,4 +227,4 @@ def write(folder: Path, page: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else "results"), Path("docs/reproduction.md"))
+    write(Path("results"), Path("docs/reproduction.md"))

@@ -92,6 +92,11 @@ class Judgement(NamedTuple):
         return all(len(contrast.seeds) >= self.wanted for contrast in self.contrasts)
 
     @property
+    def is_short(self) -> bool:
+        """Whether it rests on fewer rounds than the paper's."""
+        return bool(self.tested) and (bool(self.lacks) or any(c.scale == "quick" for c in self.tested))
+
+    @property
     def words(self) -> str:
         """The verdict as it is printed."""
         return self.verdict if self.is_final or not self.tested else f"{self.verdict} so far"

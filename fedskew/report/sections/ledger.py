@@ -48,7 +48,7 @@ def _told(run: Seen) -> list[list[Cell]]:
 
 
 def _run_name(run: Seen) -> list[Cell]:
-    return [table.text(run.config.method.preset), table.number(run.seed, "{:.0f}")]
+    return [table.text(run.config.method.title), table.number(run.seed, "{:.0f}")]
 
 
 def _dropped(run: Seen) -> list[list[Cell]]:

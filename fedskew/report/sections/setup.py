@@ -40,6 +40,8 @@ def _settings(study: Study) -> Table:
 def _shown(value: object) -> str:
     if value is None or value == []:
         return "–"
+    if value == {}:
+        return "with its defaults"
     if isinstance(value, list):
         return " ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -59,7 +61,7 @@ def _environment(study: Study) -> Table:
 def _files(study: Study) -> Table:
     rows = []
     for run in study.runs:
-        who = [table.text(run.config.method.preset), table.number(run.seed, "{:.0f}")]
+        who = [table.text(run.config.method.title), table.number(run.seed, "{:.0f}")]
         rows += [[*who, table.text(name), table.text(digest)] for name, digest in run.hashes.items()]
     how = "SHA-256 of the files each run began with; equal hashes are equal files."
     return table.make("files", "Files", how, ["method", "seed", "file", "SHA-256"], rows)
