@@ -15,7 +15,7 @@ def mean_cosine(before: Tree, stacked: Tree) -> float:
     names = [name for name in stacked if before[name].is_floating_point()]
     if not names or any(stacked[name].shape[1:] != before[name].shape for name in names):
         return math.nan
-    moves = [(stacked[name] - before[name]).flatten(1) for name in names]
+    moves = [(stacked[name] - before[name]).reshape(len(stacked[name]), -1) for name in names]
     lengths = torch.stack([move.double().square().sum(1) for move in moves]).sum(0).sqrt()
     count = int((lengths > 0).sum())
     if count < 2:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from fedskew.losses.batch import at_label, check_choice, is_class
+from fedskew.losses.batch import at_label, check_choice, indices, is_class
 from fedskew.losses.softmax import fedlc_margins
 
 Weighting = Literal["derived", "printed"]
@@ -61,7 +61,7 @@ def deviation_share(counts: Tensor, bound: Tensor, *, ratio: float = 1.0) -> Ten
 def margins(logits: Tensor, labels: Tensor, *, reduction: Reduction = "min") -> Tensor:
     """[C] margins d_y = f_y - max of the others, smallest (or mean) in each class (FedLC, Theorem 2)."""
     check_choice("reduction", reduction, get_args(Reduction))
-    classes = logits.shape[-1]
+    labels, classes = indices(labels, logits), logits.shape[-1]
     member = is_class(labels, classes)
     gap = at_label(logits, labels, None) - logits.masked_fill(member, -torch.inf).amax(-1)
     if reduction == "mean":

@@ -37,6 +37,12 @@ def test_it_is_the_mean_over_pairs() -> None:
     assert mean_cosine(start, stacked(after)) == pytest.approx(by_pairs(before, after), rel=1e-6)
 
 
+def test_an_entry_may_be_a_single_number() -> None:
+    start = {"a": torch.zeros(2), "scale": torch.tensor(0.0)}
+    moved = {"a": torch.tensor([[1.0, 0.0], [0.0, 0.0]]), "scale": torch.tensor([0.0, 2.0])}
+    assert mean_cosine(start, moved) == pytest.approx(0)
+
+
 @pytest.mark.parametrize(("second", "expected"), [([2.0, 0.0], 1.0), ([0.0, 3.0], 0.0), ([-1.0, 0.0], -1.0)])
 def test_known_angles(second: list[float], expected: float) -> None:
     after = {"w": torch.tensor([[1.0, 0.0], second])}

@@ -171,6 +171,7 @@ def test_margins_loop(sample: tuple[Tensor, ...]) -> None:
     least = [min(gaps[c]) if gaps[c] else math.nan for c in range(CLASSES)]
     mean = [sum(gaps[c]) / len(gaps[c]) if gaps[c] else math.nan for c in range(CLASSES)]
     same(margins(logits, labels), torch.tensor(least, dtype=torch.float64))
+    same(margins(logits, labels.to(torch.uint8)), torch.tensor(least, dtype=torch.float64))
     same(margins(logits, labels, reduction="mean"), torch.tensor(mean, dtype=torch.float64))
 
 

@@ -451,6 +451,14 @@ def test_a_label_outside_the_classes_is_an_error(loss: Callable[..., Tensor], la
     loss(z, torch.tensor([0, label]), counts, live=torch.tensor([1.0, 0.0]))
 
 
+@pytest.mark.parametrize("label", [-100, -1, 3])
+def test_no_label_is_left_out(label: int) -> None:
+    with pytest.raises(IndexError, match="out of"):
+        losses.cross_entropy(torch.zeros(2, 3), torch.tensor([0, label]))
+    with pytest.raises(IndexError, match="out of range"):
+        losses.prototype(torch.zeros(2, 4), torch.tensor([0, label]), torch.zeros(3, 4), torch.ones(3))
+
+
 WHOLE = [torch.uint8, torch.int8, torch.int16, torch.int32]
 
 
@@ -492,6 +500,11 @@ def test_pairs_that_would_be_broadcast_are_an_error(
 ) -> None:
     with pytest.raises(ValueError, match=f"{what} has the shape"):
         call(torch.zeros(1, 3), torch.zeros(4, 3))
+
+
+def test_one_answer_a_sample_is_no_table() -> None:
+    with pytest.raises(ValueError, match=r"has the shape \[B\] or \[B,1\], not \[4, 3\]"):
+        losses.binary_cross_entropy(torch.zeros(4, 3), torch.zeros(4, 3))
 
 
 def test_an_unchecked_label_of_a_missing_class_does_not_pass_for_a_good_loss() -> None:

@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from fedskew import IID, Experiment
+from fedskew.engines.choose import Choice
 from fedskew.errors import ConfigError
+from fedskew.kernels import using
 from fedskew.models import model, network
 from fedskew.models.convnets import ConvNet
 from fedskew.models.module import factory, from_module
@@ -87,12 +91,44 @@ class Own(nn.Module):
         return found
 
 
+class Scaled(nn.Module):
+    """Has a parameter without dimensions."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.top = nn.Linear(5, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.scale * self.top(x)
+        return found
+
+
 def test_any_module_is_a_model() -> None:
     found = factory(Own, head=["top"])(3)
     assert (found.classes, found.width, found.head) == (3, 6, ("top.weight", "top.bias"))
     out = found.forward(found.init(0), torch.randn(4, 5), True)
     assert out.buffers["body.1.num_batches_tracked"] == 1
     assert factory(Own)(3).head == ("body.0.weight", "body.0.bias")  # the last linear layer defined
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised"])
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "fedrod", "qfedavg"])
+def test_a_network_may_be_one_layer_or_hold_single_numbers(
+    method: str, engine: Literal["serial", "vectorised"]
+) -> None:
+    data = torch.randn(60, 5), torch.arange(60) % 3
+    for build in (lambda outputs: nn.Linear(5, outputs), Scaled):
+        found = Experiment(data, IID(clients=3), build, method, rounds=1, engine=Choice(engine)).fit()
+        assert 0 <= found.runs[0].last("global.accuracy") <= 1
+
+
+def test_the_head_of_one_layer_is_the_layer() -> None:
+    found = from_module(lambda: nn.Linear(5, 3))
+    assert (found.head, found.width, found.classes) == (("weight", "bias"), 5, 3)
+    x, params = torch.randn(4, 5), found.init(0)
+    with using("torch"):
+        assert torch.allclose(found.forward(params, x, False).logits, x @ params["weight"].T + params["bias"])
 
 
 def test_heads_of_any_module_are_checked() -> None:

@@ -490,6 +490,9 @@ def test_counts_and_summary_by_hand() -> None:
     labels = np.array([0, 0, 1, 1, 2, 2])
     table = parts.counts(labels, (np.array([0, 1]), np.array([5, 2, 3])), 4)
     assert table.tolist() == [[2, 0, 0, 0], [0, 2, 1, 0]]
+    assert parts.counts(labels.tolist(), ([0, 1], [], [5]), 3).tolist() == [[2, 0, 0], [0, 0, 0], [0, 0, 1]]  # type: ignore[arg-type, list-item]
+    with pytest.raises(DataError, match="labels go from 0 to 2, but there are 2 classes"):
+        parts.counts(labels, (np.array([0, 5]),), 2)
     assert parts.summary(table).missing == 5 / 8
     assert parts.summary(table).distinct == (1, 2)
     assert parts.summary(np.array([[3, 3], [1, 1]])).distance == pytest.approx(0, abs=1e-9)

@@ -89,6 +89,21 @@ def test_norm_clipping(radius: float) -> None:
     assert near(found[MEAN], sum(stacked[MEAN][k] * own / 10 for k, own in enumerate(samples)))
 
 
+def test_clipped_clients_without_samples_count_alike() -> None:
+    start, stacked = drawn(3)
+    found, _ = combined(ClippedMean(2.0), start, reply(stacked, [0.0] * 3))
+    alike, _ = combined(ClippedMean(2.0), start, reply(stacked, [5.0] * 3))
+    assert all(near(found[name], alike[name]) for name in start)
+
+
+@pytest.mark.parametrize("part", [MultiKrum(0.3), ClippedMean(0.5)])
+def test_distances_of_single_numbers(part: Aggregate) -> None:
+    start, stacked = drawn(4)
+    single, many = {WEIGHT: torch.tensor(0.5)}, {WEIGHT: torch.tensor([0.5, 0.6, 9.0, 0.4])}
+    found, _ = combined(part, start | single, reply(stacked | many, [1.0] * 4))
+    assert found[WEIGHT].shape == ()
+
+
 @pytest.mark.parametrize("part", [Median(), TrimmedMean(0.3), MultiKrum(0.3), ClippedMean(0.5)])
 def test_one_reply_that_is_far_off_does_not_decide(part: Aggregate) -> None:
     start, stacked = drawn(7)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.folder import Folder
@@ -52,15 +52,17 @@ class Arrays(Source):
 
 
 def from_arrays(
-    x: NDArray[Any],
-    y: NDArray[Any],
-    client: NDArray[Any] | None = None,
-    test: NDArray[Any] | None = None,
+    x: ArrayLike,
+    y: ArrayLike,
+    client: ArrayLike | None = None,
+    test: ArrayLike | None = None,
     normalise: bool = True,
     seed: int = 0,
     name: str = "arrays",
 ) -> Dataset:
     """A dataset of arrays in memory, with any names of classes and clients; errors speak of `name`."""
+    x, y = np.asarray(x), np.asarray(y)
+    client, test = (None if row is None else np.asarray(row) for row in (client, test))
     check(x, y, client, test, name)
     labels, classes = numbered(texts(y))
     owners, clients = (None, ()) if client is None else numbered(texts(client))

@@ -130,8 +130,13 @@ def _opens(module: nn.Module, entry: str, leaf: str) -> bool:
 
 
 def _linear(name: str, layer: nn.Linear) -> Link:
-    bias = None if layer.bias is None else f"{name}.bias"
-    return Link(f"{name}.weight", bias, layer.in_features, layer.out_features)
+    bias = None if layer.bias is None else _entry(name, "bias")
+    return Link(_entry(name, "weight"), bias, layer.in_features, layer.out_features)
+
+
+def _entry(module: str, own: str) -> str:
+    """Its name in the tree; the network itself has none."""
+    return f"{module}.{own}" if module else own
 
 
 def _convolution(name: str, layer: nn.Conv2d) -> Link:

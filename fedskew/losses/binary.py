@@ -88,7 +88,7 @@ def one_vs_all(
     check_shape("classes", classes, score.shape[-1:])
     loss = _binary(score, indices(labels, score)[:, None] == classes)
     if owned is not None:
-        loss = torch.where(owned, loss, 0)
+        loss = torch.where(owned.bool(), loss, 0)
     return live_mean(loss.sum(-1), live)
 
 
@@ -120,7 +120,10 @@ def fool(local_logits: Tensor, *, form: Fooling = "printed", live: Tensor | None
 
 def _flat(answers: Tensor) -> Tensor:
     """[B] of [B] or [B,1], which would meet [B] as [B,B]."""
-    return answers.squeeze(-1) if answers.ndim == 2 else answers
+    flat = answers.squeeze(-1) if answers.ndim == 2 else answers
+    if flat.ndim != 1:
+        raise ValueError(f"one answer a sample has the shape [B] or [B,1], not {list(answers.shape)}.")
+    return flat
 
 
 def _binary(logits: Tensor, targets: Tensor) -> Tensor:

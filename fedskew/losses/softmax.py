@@ -21,12 +21,14 @@ Denominator = Literal["all", "others"]
 Missing = Literal["mask", "clip"]
 Restriction = Literal["hard", "soft"]
 
+_NO_LABEL = torch.iinfo(torch.int64).min  # torch would leave out samples with label -100
+
 
 def cross_entropy(logits: Tensor, labels: Tensor, *, live: Tensor | None = None) -> Tensor:
     """Mean softmax cross-entropy over the live samples."""
     labels = indices(labels, logits)
     if live is None and len(labels):  # the same in one operation
-        return F.cross_entropy(logits, labels)
+        return F.cross_entropy(logits, labels, ignore_index=_NO_LABEL)
     return live_mean(-at_label(F.log_softmax(logits, -1), labels, live), live)
 
 

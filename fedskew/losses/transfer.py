@@ -101,7 +101,8 @@ def prototype(
     """
     check_choice("distance from prototypes", distance, get_args(Distance))
     index = live_labels(indices(labels, features), live)
-    used = known.bool()[index] if live is None else known.bool()[index] & live.bool()
+    used = known.bool().index_select(0, index)  # which refuses labels below 0
+    used = used if live is None else used & live.bool()
     # A class without prototype may hold NaN; a sample compared with itself has neither value nor gradient.
     target = torch.where(used[:, None], prototypes[index], features).detach()
     squares = (features - target).square()

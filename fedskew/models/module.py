@@ -74,7 +74,7 @@ def _layers(modules: dict[str, nn.Module]) -> Iterator[tuple[str, ...]]:
 
 
 def _inside(name: str, chosen: Sequence[str]) -> bool:
-    return any(name.startswith(f"{module}.") for module in chosen)
+    return any(not module or name.startswith(f"{module}.") for module in chosen)
 
 
 def _last_linear(modules: dict[str, nn.Module]) -> str:

@@ -143,7 +143,7 @@ class FairDescent(Aggregate):
     ) -> tuple[Tree, Tree]:
         losses = replies.extra[self.name]["loss"].double()
         distances = [
-            (y - shared[n]).flatten(1).square().sum(1).double()
+            (y - shared[n]).reshape(len(y), -1).square().sum(1).double()
             for n, y in replies.shared.items()
             if n not in model.buffers
         ]

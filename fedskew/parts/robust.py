@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.part import Aggregate, Section
-from fedskew.parts.aggregates import moved
+from fedskew.parts.aggregates import moved, shares
 from fedskew.ranges import Minority, Positive
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply
@@ -76,7 +76,7 @@ class ClippedMean(Aggregate):
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
-        plain = replies.samples / replies.samples.sum()
+        plain = shares(replies.samples)
         changes = {name: value - shared[name] for name, value in replies.shared.items()}
         lengths = _flat(changes, model.buffers).square().sum(1).sqrt()
         weights = plain * (self.radius / lengths.clamp(min=self.radius))
@@ -117,7 +117,9 @@ def krum(points: Tensor, share: float) -> Tensor:
 
 def _flat(stacked: Tree, buffers: frozenset[str]) -> Tensor:
     """The trained entries of all clients as vectors [K, D] in double precision."""
-    return torch.cat([v.flatten(1).double() for name, v in stacked.items() if name not in buffers], 1)
+    return torch.cat(
+        [v.reshape(len(v), -1).double() for name, v in stacked.items() if name not in buffers], 1
+    )
 
 
 def _count(share: float, clients: int) -> int:

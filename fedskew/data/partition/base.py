@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import ArrayLike
 
 from fedskew.data import markup
-from fedskew.data.partition.dealing import Indices
+from fedskew.data.partition.dealing import Indices, row
 from fedskew.errors import ConfigError, DataError
 from fedskew.keys import stream
 
@@ -50,8 +49,8 @@ def split(
 ) -> Partition:
     """Deals the train and test positions of a labelled pool; equal arguments give equal partitions."""
     whole("seed", seed, 0)
-    labels, train, test = _row(labels), _row(train), _row(test)
-    owners = None if owners is None else _row(owners)
+    labels, train, test = row(labels), row(train), row(test)
+    owners = None if owners is None else row(owners)
     _check(labels, train, test, owners)
     random = stream("partition", seed)
     partition = scheme.deal(_samples(labels, train, owners), _samples(labels, test, owners), random)
@@ -119,17 +118,11 @@ def _samples(labels: Indices, positions: Indices, owners: Indices | None) -> Sam
     return Samples(positions.astype(np.int64), mine, totals, None if owners is None else owners[positions])
 
 
-def _row(values: ArrayLike) -> Indices:
-    """Lists and tensors as an array; an empty list has no type of its own."""
-    made: Indices = np.asarray(values)
-    return made if made.size else made.astype(np.int64)
-
-
 def _check(labels: Indices, train: Indices, test: Indices, owners: Indices | None) -> None:
     rows = {"labels": labels, "train": train, "test": test, "owners": labels if owners is None else owners}
-    for name, row in rows.items():
-        if row.ndim != 1 or row.dtype.kind not in "iu":
-            raise DataError(f"{name} must be one row of integers, not {row.dtype} of shape {row.shape}")
+    for name, given in rows.items():
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise DataError(f"{name} must be one row of integers, not {given.dtype} of shape {given.shape}")
     if len(rows["owners"]) != len(labels):
         raise DataError(f"{len(rows['owners'])} owners for {len(labels)} samples; each sample needs one")
     if len(train) == 0:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedskew.errors import ConfigError
 
@@ -13,6 +13,12 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 NOBODY = -1
+
+
+def row(values: ArrayLike) -> Indices:
+    """Lists, tensors and whole numbers of any type as an array; an empty list has no type of its own."""
+    made: Indices = np.asarray(values)
+    return made.astype(np.int64) if made.dtype.kind in "iu" or not made.size else made
 
 
 def cut(shares: Floats, totals: Indices) -> Indices:

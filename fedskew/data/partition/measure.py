@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedskew.data.partition.dealing import Floats, Indices, tally
+from fedskew.data.partition.dealing import Floats, Indices, row, tally
+from fedskew.errors import DataError
 
 
 class Summary(NamedTuple):
@@ -19,7 +20,10 @@ class Summary(NamedTuple):
 def counts(labels: Indices, parts: Sequence[Indices], classes: int) -> Indices:
     """How many samples of each class each client has, [K, C]."""
     owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return tally(owner, labels[np.concatenate(parts)], (len(parts), classes))
+    mine = row(labels)[np.concatenate([row([]), *map(row, parts)])]
+    if mine.size and not 0 <= mine.min() <= mine.max() < classes:
+        raise DataError(f"labels go from {mine.min()} to {mine.max()}, but there are {classes} classes")
+    return tally(owner, mine, (len(parts), classes))
 
 
 def summary(table: Indices) -> Summary:
