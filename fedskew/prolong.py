@@ -60,4 +60,5 @@ def _copy(old: RunStore, reader: RunReader, new: RunStore, config: Config) -> No
         if event["event"] not in _OF_THAT_PROCESS:
             detail = {key: value for key, value in event.items() if key not in diary.RESERVED}
             new.log_event(event["event"], detail)
+    new.log_event(diary.PROLONGED, {"round": point.round})
     new.save(point.round, point.server, point.kept)

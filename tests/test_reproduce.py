@@ -26,19 +26,20 @@ from fedskew.reproduce import (
     curves,
     details,
     document,
+    keep,
     load,
     meetings,
     perform,
     results,
     sights,
 )
-from fedskew.reproduce.cells import cells, folder
+from fedskew.reproduce.cells import cells, folder, select
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
 from fedskew.reproduce.collect import outcome
 from fedskew.reproduce.curves import Point
 from fedskew.reproduce.judge import Judgement, judge
 from fedskew.reproduce.pictures import Material, chart, charts
-from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.recipe import Recipe, Scale
 from fedskew.reproduce.reduce import reducer
 from fedskew.reproduce.results import Entry
 from fedskew.reproduce.work import Job, jobs
@@ -46,6 +47,13 @@ from fedskew.store.reader import RunReader
 
 ROOT = Path(__file__).parents[1]
 Call = Callable[..., tuple[int, str]]
+
+
+def place_of(cell: str, seed: int = 0, scale: Scale = "full", out: Path = Path("runs")) -> Path:
+    """Where a run of the recipe in this folder is kept."""
+    (found,) = select(cells(load.load("tiny.toml"), scale), [cell])
+    return folder(found, seed, out)
+
 
 TINY = """
 paper = "Nobody"
@@ -221,7 +229,7 @@ def test_a_recipe_can_ask_where_the_model_errs(call: Call) -> None:
     Path("tiny.toml").write_text(text, encoding="utf-8")
     call("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1")
     (kept,) = results.read("tiny", Path("results"))
-    reader = RunReader(Path("runs/reproduce/tiny/two.fedavg/0"))
+    reader = RunReader(place_of("two.fedavg"))
     held = [{c for c, n in enumerate(row) if n} for row in json.loads(reader.file("census.json"))["train"]]
     taken = reader.metrics()[-1]["global.confusion"]
     pairs = [(a, b) for a in range(10) for b in range(10) if a != b]
@@ -540,8 +548,8 @@ def test_a_deadline_stops_between_rounds_and_nothing_is_lost(call: Call) -> None
     only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1", "--workers", "1")
     exit_code, said = call(*only, "--minutes", "0.00001")
     assert exit_code == 0
-    assert "The time is up" in said
-    place = Path("runs/reproduce/tiny/two.fedlc/1")
+    assert "time is up" in said
+    place = place_of("two.fedlc", 1)
     assert outcome(place).state in ("begun", "new")
     assert not Path("results/tiny.csv").exists()
     call(*only)
@@ -575,8 +583,8 @@ def test_a_single_run_has_all_workers(call: Call, monkeypatch: pytest.MonkeyPatc
     assert hired == []
     call(*only, "--workers", "2", "--out", "two", "--results", "there")
     assert hired == [2]
-    place = Path("reproduce/tiny/two.fedlc/1")
-    assert RunReader("one" / place).metrics() == RunReader("two" / place).metrics(), "to the last bit"
+    found = [RunReader(place_of("two.fedlc", 1, out=Path(out))).metrics() for out in ("one", "two")]
+    assert found[0] == found[1], "to the last bit"
 
 
 def test_a_quick_run_is_the_beginning_of_the_full_one(call: Call) -> None:
@@ -588,8 +596,12 @@ def test_a_quick_run_is_the_beginning_of_the_full_one(call: Call) -> None:
     assert perform.Task(job, 5.0).seconds == 10
     call(*only)
     assert perform.rounds(job) == 3, "one at its end is made again"
-    events = RunReader(Path("runs/reproduce/tiny/two.fedlc/1")).events()
+    events = RunReader(place_of("two.fedlc", 1)).events()
     assert [event["round"] for event in events if event["event"] == "resumed"] == [1]
+    spent = [event["seconds"] for event in events if event["event"] == "round"]
+    assert outcome(place_of("two.fedlc", 1)).seconds == pytest.approx(sum(spent[1:])), (
+        "the first is the quick run's"
+    )
     call(*only, "--out", "elsewhere", "--results", "there")
     at_once, gone_on = results.read("tiny", Path("there")), results.read("tiny", Path("results"))
     assert at_once[0].values == gone_on[0].values
@@ -599,9 +611,9 @@ def test_a_quick_run_is_the_beginning_of_the_full_one(call: Call) -> None:
 def test_a_quick_run_of_other_code_is_no_beginning(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     only = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "1", "--workers", "1")
     call(*only, "--scale", "quick")
-    monkeypatch.setattr(code, "version", lambda config: "9.9+other")
+    monkeypatch.setattr(code, "version", lambda config, study=False: "9.9+other")
     call(*only)
-    events = RunReader(Path("runs/reproduce/tiny/two.fedlc/1")).events()
+    events = RunReader(place_of("two.fedlc", 1)).events()
     assert not [event for event in events if event["event"] == "resumed"]
 
 
@@ -619,11 +631,11 @@ def test_other_code_is_noted_and_redone_on_demand(call: Call, monkeypatch: pytes
         "quick",
     )
     call(*only)
-    monkeypatch.setattr(code, "version", lambda config: "9.9+other")
+    monkeypatch.setattr(code, "version", lambda config, study=False: "9.9+other")
     assert "0 runs are missing" in call(*only)[1]
     assert "1 runs are missing" in call(*only, "--fresh")[1]
     assert results.read("tiny", Path("results"))[0].code == "9.9+other"
-    assert Path("runs/reproduce/tiny/two.fedavg.quick/0.old0").is_dir()
+    assert place_of("two.fedavg", scale="quick").with_name("0.old0").is_dir()
 
 
 def test_a_diverged_cell_is_a_result(call: Call) -> None:
@@ -639,6 +651,78 @@ def test_a_diverged_cell_is_a_result(call: Call) -> None:
         "0 runs are missing"
         in call("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--plan")[1]
     )
+
+
+def test_other_settings_are_another_run(call: Call) -> None:
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1")
+    call(*only, "--figures", "figures")
+    (before,) = results.read("tiny", Path("results"))
+    Path("tiny.toml").write_text(TINY.replace("lr = 0.05", "lr = 0.0001"), encoding="utf-8")
+    assert charts(load.load("tiny.toml"), Path("results")) == [], "what was drawn is of other settings"
+    assert "1 runs are missing" in call(*only)[1]
+    (after,) = results.read("tiny", Path("results"))
+    assert before.values["global.accuracy.last"] > after.values["global.accuracy.last"] + 0.05
+    assert details.read("tiny", Path("results"))["two.fedavg"]["config"] == after.config
+    shutil.rmtree("runs")
+    Path("tiny.toml").write_text(TINY, encoding="utf-8")
+    call(*only, "--scale", "quick")
+    kept = details.read("tiny", Path("results"))["two.fedavg"]
+    assert (kept["scale"], kept["config"]) == ("quick", cells(load.load("tiny.toml"), "quick")[0].digest)
+
+
+def test_a_run_is_a_result_of_every_recipe_that_has_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("other.toml").write_text(TINY.replace("Table 0", "Table 1"), encoding="utf-8")
+    digest = select(cells(load.load("tiny.toml")), ["two.fedavg"])[0].digest
+    monkeypatch.setattr(keep, "sharing", lambda: {digest: {"tiny", "other.toml"}})
+    call("reproduce", "tiny.toml", "--cells", "two.*", "--seeds", "0", "--workers", "1")
+    assert [entry.cell for entry in results.read("other", Path("results"))] == ["two.fedavg"]
+
+
+def test_a_recipe_of_your_own_has_its_own_name(tmp_path: Path) -> None:
+    mine = tmp_path / "fedova-table-1.toml"
+    mine.write_text(TINY, encoding="utf-8")
+    with pytest.raises(ConfigError, match="is a recipe of the package, whose results yours would replace"):
+        load.load(str(mine))
+
+
+def test_cells_may_be_of_any_of_the_recipes(call: Call) -> None:
+    Path("other.toml").write_text(TINY.replace('name = "two"', 'name = "ten"'), encoding="utf-8")
+    words = ("reproduce", "tiny.toml", "other.toml", "--seeds", "0", "--plan", "--cells")
+    exit_code, said = call(*words, "ten.fedavg,two.fedlc")
+    assert exit_code == 0, said
+    assert said.count("1 runs are missing") == 2
+    assert "no cell matches 'six.*'" in call(*words, "ten.*,six.*")[1]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[: text.rindex(",")],
+        lambda text: text[:-1],
+        lambda text: text.replace(",full,", ",fall,"),
+        lambda text: text.replace("two.fedavg", "two.fed\udcff"),
+    ],
+)
+def test_spoilt_results_are_an_error(tmp_path: Path, spoil: Callable[[str], str]) -> None:
+    results.write(tiny(tmp_path), tmp_path, entries({"two.fedavg": [0.5]}))
+    path = tmp_path / "tiny.csv"
+    path.write_bytes(spoil(path.read_text(encoding="utf-8")).encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=r"is not what `fedskew reproduce` writes .* Remove it"):
+        results.read("tiny", tmp_path)
+
+
+def test_results_are_written_by_one_process_at_a_time(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib; from fedskew.reproduce.results import alone\n"
+        "with alone(pathlib.Path(sys.argv[1])): print()"
+    )
+    with results.alone(tmp_path / "results"):
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", script, tmp_path / "results"], stdout=subprocess.PIPE
+        )
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(timeout=3)
+    assert waiting.communicate(timeout=60)[0] == b"\n"
 
 
 def test_data_that_are_not_there_stop_nobody(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -738,7 +822,7 @@ def test_a_schedulers_signal_ends_it_with_a_sentence(tmp_path: Path, workers: st
     )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not any(
-        place.stat().st_size for place in tmp_path.glob("runs/reproduce/tiny/*/0/metrics.jsonl")
+        place.stat().st_size for place in tmp_path.glob("runs/reproduce/*/0/metrics.jsonl")
     ):
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
@@ -874,7 +958,7 @@ def test_a_study_of_missing_classes(call: Call) -> None:
     two, four = results.read("tiny", Path("results"))
     assert two.values["distance.left.first"] > 0
     assert math.isnan(four.values["distance.left.first"])  # nothing is missing
-    records = json.loads(Path("runs/reproduce/tiny/two.fedavg/0/study.json").read_text())["records"]
+    records = json.loads((place_of("two.fedavg") / "study.json").read_text())["records"]
     assert len(records) == 3
     assert records[0]["norm.gap"] == pytest.approx(records[0]["norm.observed"] - records[0]["norm.missing"])
     assert records[-1]["global.accuracy"] < 0.65 < records[-1]["targets.accuracy"] + 0.3
@@ -882,6 +966,24 @@ def test_a_study_of_missing_classes(call: Call) -> None:
         "0 runs are missing"
         in call("reproduce", "tiny.toml", "--cells", "*.fedavg", "--seeds", "0", "--plan")[1]
     )
+
+
+def test_a_study_that_diverges_is_a_result(call: Call) -> None:
+    Path("tiny.toml").write_text(CLASSES.replace("lr = 0.05", "lr = 1e30"), encoding="utf-8")
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0")
+    exit_code, said = call(*only)
+    assert exit_code == 0, said
+    assert "diverged (1 of 1)" in said
+    assert "0 runs are missing" in call(*only, "--plan")[1]
+
+
+def test_a_deadline_stops_a_study(call: Call) -> None:
+    Path("tiny.toml").write_text(CLASSES.replace("rounds = 3", "rounds = 400"), encoding="utf-8")
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0")
+    call(*only, "--plan")  # which times a client
+    exit_code, said = call(*only, "--minutes", "0.01")
+    assert (exit_code, "a study that was cut off begins again" in said) == (0, True), said
+    assert not place_of("two.fedavg").exists()
 
 
 SKEW = 'settings.split = { scheme = "dirichlet", beta = 0.2, clients = 5 }'
@@ -907,7 +1009,7 @@ def test_one_epoch_from_a_common_model(call: Call) -> None:
     assert exit_code == 0, said
     assert "0 runs are missing" in call(*only, "after.*", "--plan")[1]
     told = {
-        name: json.loads(Path(f"runs/reproduce/tiny/after.{name}/0/study.json").read_text())
+        name: json.loads((place_of(f"after.{name}") / "study.json").read_text())
         for name in ("fedavg", "fedlc")
     }
     start = {name: one["records"][0]["start.accuracy"] for name, one in told.items()}
@@ -924,7 +1026,7 @@ def test_one_epoch_from_a_common_model(call: Call) -> None:
 def test_jobs_know_their_folder(tmp_path: Path) -> None:
     cell = cells(load.load("fedova-table-3"))[0]
     job = Job(cell, 7, folder(cell, 7, tmp_path))
-    assert job.place == tmp_path / "reproduce" / "fedova-table-1" / "fashion-2.fedavg" / "7"
+    assert job.place == tmp_path / "reproduce" / f"fedavg-fashion-mnist-{cell.digest}" / "7"
 
 
 # The page

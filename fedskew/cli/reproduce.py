@@ -48,7 +48,7 @@ Pdf = Annotated[bool, typer.Option("--pdf", help="With --figures: also as PDF (n
 Out = Annotated[Path, typer.Option("--out", help="The folder of runs.")]
 Results = Annotated[Path, typer.Option("--results", help="The folder of results.")]
 RESULTS, RUNS = Path("results"), Path("runs")
-_TIME_IS_UP = "The time is up; every finished round is saved. The same command goes on."
+_SAVED = "every finished round is saved (a study that was cut off begins again). The same command goes on."
 
 
 class Room(NamedTuple):
@@ -106,13 +106,14 @@ def reproduce(
     """Run the missing cells of a published table, compare, and judge its claims."""
     from fedskew.reproduce import load
     from fedskew.reproduce.cells import cells as every
-    from fedskew.reproduce.cells import select
+    from fedskew.reproduce.cells import check, select
 
     room = Room(out, results, workers, time.monotonic() + 60 * (1e9 if minutes is None else minutes))
     patterns = [pattern for given in cells or () for pattern in given.split(",")]
     failed: list[FedskewError] = []
-    for name in sorted(load.names()) if recipe == ["all"] else recipe:
-        one = load.load(name)
+    chosen = [load.load(name) for name in (load.names() if recipe == ["all"] else recipe)]
+    check([cell for one in chosen for cell in every(one)], patterns)
+    for one in chosen:
         wanted = seeds_of(seeds, one.seeds)
         if not show:
             from fedskew.reproduce import work
@@ -137,7 +138,7 @@ def _work(
     from fedskew.reproduce import perform
 
     if not plan_only and time.monotonic() >= room.deadline:
-        console.print(f"{recipe.name}: {_TIME_IS_UP}")
+        console.print(f"{recipe.name}: the time is up.")
         return []
     plan = perform.plan(jobs, lambda text: console.print(text, markup=False))
     count = room.workers or cores()
@@ -155,34 +156,35 @@ def _work(
 
 def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[int]) -> list[FedskewError]:
     from fedskew.reproduce import perform, work
-    from fedskew.reproduce.keep import keep
+    from fedskew.reproduce.keep import keep_everywhere
 
     failed: list[FedskewError] = []
     jobs = [task.job for task in tasks]
     for job in jobs:
         if work.is_at_its_end(job):
             work.set_aside(job)
-    cost = {task.job.place: task.round for task in tasks}
+    by_place = {task.job.place: task for task in tasks}
     total = sum(task.seconds for task in tasks)
     with Progress(recipe.name, sum(map(perform.rounds, jobs)), weight=total) as progress:
 
         def tell(news: News) -> None:
+            job = by_place[news.place].job
             if news.error:
                 failed.append(news.error)
-                console.print(f"failed: {news.place}: {news.error}", markup=False)
-                return
-            progress.advance(f"{news.place.parent.name} seed {news.place.name}", cost[news.place])
+                console.print(f"failed: {job.cell.name}: {news.place}: {news.error}", markup=False)
+            else:
+                progress.advance(f"{job.cell.name} seed {job.seed}", by_place[news.place].round)
             if news.done == news.rounds:
-                keep(recipe, room.out, room.results, seeds)
+                keep_everywhere(job.cell, recipe, room.out, room.results, seeds)
 
         try:
             with terminated_is_interrupted():
                 perform.perform(jobs, room.workers, room.deadline, tell)
         except KeyboardInterrupt:
-            console.print("\nInterrupted; every finished round is saved. The same command goes on.")
+            console.print(f"\nInterrupted; {_SAVED}")
             raise typer.Exit(130) from None
     if time.monotonic() >= room.deadline:
-        console.print(f"\n{_TIME_IS_UP}")
+        console.print(f"\nThe time is up; {_SAVED}")
     return failed
 
 

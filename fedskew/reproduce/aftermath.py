@@ -37,7 +37,7 @@ def one_epoch(cell: Cell, config: Config, place: Path) -> Iterator[Finding]:
         raise ConfigError(
             f"recipe {cell.recipe}, row {cell.row}: say which recipe and cell the study begins with."
         )
-    common = _model(folder(begun, config.seeds[0], place.parents[3]))
+    common = _model(folder(begun, config.seeds[0], place.parents[2]))
     with build.experiment(config).session(config.seeds[0]) as session:
         algorithm = session.feed.algorithm
         server = {**algorithm.init(), "shared": common}

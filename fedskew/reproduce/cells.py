@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,6 @@ from fedskew.errors import ConfigError
 from fedskew.reproduce import load
 from fedskew.reproduce.recipe import SCALES, Column, Recipe, Row, Scale, Settings
 
-QUICK = ".quick"
 _ENGINE = {"engine": {"name": "serial"}}  # cells run beside each other, so each takes one core
 
 
@@ -30,22 +29,18 @@ class Cell(NamedTuple):
     scale: Scale
     tier: int
     config: Config
-    settings: Settings  # what the recipe says of it
     study: Settings
     per_seed: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        """Tells settings apart, whatever the recipe calls them; a new setting with a default changes none."""
-        table = {key: value for key, value in self.settings.items() if key != "engine"}
-        study = [self.study, self.scale] if self.study else self.study  # it may begin with a run of its scale
-        text = json.dumps([table, study, self.per_seed], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+    digest: (
+        str  # tells settings apart, whatever the recipe calls them; a new setting with a default changes none
+    )
+    run: str  # the name of its runs, in whichever recipe it stands
+    quick_run: str  # that of the same cell in quick scale
 
     def seeded(self, seed: int) -> Config:
-        """The configuration of one seed, under the name of the cell that keeps its runs."""
-        name = home(self)[1]
-        return self.config.changed({"name": name, "seeds": [seed], **dict.fromkeys(self.per_seed, seed)})
+        """The configuration of one seed, under the name of its run."""
+        own = dict.fromkeys(self.per_seed, seed)
+        return self.config.changed({"name": self.run, "seeds": [seed], **own})
 
 
 def cells(recipe: Recipe, scale: Scale = "full") -> list[Cell]:
@@ -58,12 +53,17 @@ def cells(recipe: Recipe, scale: Scale = "full") -> list[Cell]:
     ]
 
 
+def check(found: Iterable[Cell], patterns: Sequence[str]) -> None:
+    """Raises where a pattern is no cell's."""
+    names = [cell.name for cell in found]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            known = ", ".join(names[:12])
+            raise ConfigError(f"no cell matches '{pattern}'. Cells are named row.column: {known}, ...")
+
+
 def select(found: Sequence[Cell], patterns: Sequence[str] = (), tier: int | None = None) -> list[Cell]:
     """The cells whose names match one of the patterns, of this tier or a lower one."""
-    for pattern in patterns:
-        if not any(fnmatchcase(cell.name, pattern) for cell in found):
-            known = ", ".join(cell.name for cell in found[:12])
-            raise ConfigError(f"no cell matches '{pattern}'. Cells are named row.column: {known}, ...")
     named = [c for c in found if not patterns or any(fnmatchcase(c.name, p) for p in patterns)]
     return [cell for cell in named if tier is None or cell.tier <= tier]
 
@@ -72,45 +72,47 @@ def start(study: Cell) -> Cell | None:
     """The cell whose finished run a study begins with, if it does."""
     if not {"recipe", "cell"} <= study.study.keys():
         return None
-    return select(cells(load.load(study.study["recipe"]), study.scale), [study.study["cell"]])[0]
-
-
-def home(cell: Cell) -> tuple[str, str]:
-    """The recipe and the name that keep the cell's runs: the first ones with the same settings."""
-    return homes().get(cell.digest, (cell.recipe, _stored(cell)))
+    begun, name = cells(load.load(study.study["recipe"]), study.scale), study.study["cell"]
+    check(begun, [name])
+    return select(begun, [name])[0]
 
 
 def folder(cell: Cell, seed: int, runs: Path) -> Path:
-    """Where a seed of the cell is kept."""
-    recipe, name = home(cell)
-    return runs / "reproduce" / recipe / name / str(seed)
+    """Where a seed of the cell is kept: cells with the same settings share it."""
+    return runs / "reproduce" / cell.run / str(seed)
 
 
 @cache
-def homes() -> dict[str, tuple[str, str]]:
-    """By digest, the recipe and the name under which runs are kept."""
-    found: dict[str, tuple[str, str]] = {}
+def sharing() -> dict[str, set[str]]:
+    """The recipes of the package by the digests of their cells."""
+    found: dict[str, set[str]] = {}
     for name in load.names():
         for scale in SCALES:
             for cell in cells(load.load(name), scale):
-                found.setdefault(cell.digest, (name, _stored(cell)))
+                found.setdefault(cell.digest, set()).add(name)
     return found
-
-
-def _stored(cell: Cell) -> str:
-    return cell.name + (QUICK if cell.scale == "quick" else "")
 
 
 def _cell(recipe: Recipe, row: Row, column: Column, scale: Scale) -> Cell:
     name, group = f"{row.name}.{column.name}", recipe.groups.get(row.group)
-    table = _settings(recipe, row, column, scale)
-    config = parse({**table, "name": name}, f"recipe {recipe.name}, cell {name}")
+    tables = {one: _settings(recipe, row, column, one) for one in SCALES}
+    config = parse({**tables[scale], "name": name}, f"recipe {recipe.name}, cell {name}")
     study = load.merged(row.study, column.study) if row.study else {}
+    per_seed = group.per_seed if group else ()
+    digests = {one: _digest(tables[one], study, one, per_seed) for one in SCALES}
+    runs = {one: f"{config.method.preset}-{config.data.name}-{digest}" for one, digest in digests.items()}
     label = f"{row.label or row.name}, {column.label or column.name}"
     return Cell(
-        *(recipe.name, name, row.name, column.name, label, scale),
-        *(_tier(recipe, row, column), config, table, study, group.per_seed if group else ()),
+        *(recipe.name, name, row.name, column.name, label, scale, _tier(recipe, row, column)),
+        *(config, study, per_seed, digests[scale], runs[scale], runs["quick"]),
     )
+
+
+def _digest(settings: Settings, study: Settings, scale: Scale, per_seed: Sequence[str]) -> str:
+    table = {key: value for key, value in settings.items() if key != "engine"}
+    begun = [study, scale] if study else study  # it may begin with a run of its scale
+    text = json.dumps([table, begun, per_seed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _settings(recipe: Recipe, row: Row, column: Column, scale: Scale) -> dict[str, Any]:

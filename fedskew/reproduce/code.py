@@ -17,15 +17,17 @@ _CORE = (
     *("keys", "augment", "evaluate", "examine", "metrics", "data/federation", "data/partition", "losses"),
     "models",
 )
+_STUDIES = ("diagnostics", "reproduce/studies", "reproduce/aftermath")
 _SPEED = ("local", "step", "engines", "kernels", "models", "parts", "losses", "algorithm")
 
 
-def version(config: Config) -> str:
+def version(config: Config, study: bool = False) -> str:
     """The version and a hash over the training, the measuring, the dataset and the parts of this method."""
     from fedskew import build
 
     parts = {_file(type(part).__module__) for part in build.method(config).parts}
-    return f"{fedskew.__version__}+{_hash((*_CORE, _dataset(config), *sorted(parts)))}"
+    rooms = (*_CORE, *(_STUDIES if study else ()), _dataset(config), *sorted(parts))
+    return f"{fedskew.__version__}+{_hash(rooms)}"
 
 
 def speed() -> str:

@@ -16,7 +16,7 @@ from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import named_round, reducer
 from fedskew.reproduce.results import Entry
 from fedskew.results import Result
-from fedskew.store import layout
+from fedskew.store import diary, layout
 from fedskew.store.reader import RunReader
 
 State = Literal["new", "begun", "done", "diverged"]
@@ -38,7 +38,7 @@ def outcome(place: Path) -> Outcome:
     """What is in the folder of one seed."""
     if (place / STUDY).is_file():
         found = study(place)
-        return Outcome("done", tuple(found["records"]), found["seconds"], found["code"])
+        return Outcome(found["status"], tuple(found["records"]), found["seconds"], found["code"])
     if not layout.is_run(place):
         return Outcome("new")
     reader = RunReader(place)
@@ -48,9 +48,15 @@ def outcome(place: Path) -> Outcome:
     state: State = "done" if done is not None and done + 1 >= rounds else "begun"
     if ends and ends[-1] == "diverged":
         state = "diverged"
-    seconds = math.fsum(event["seconds"] for event in events if event["event"] == "round")
+    seconds = math.fsum(event["seconds"] for event in _own(events) if event["event"] == "round")
     makers = dict.fromkeys(event["code"] for event in events if event["event"] == CODE)
     return Outcome(state, tuple(reader.metrics()), seconds, ",".join(makers))
+
+
+def _own(events: Sequence[Record]) -> Sequence[Record]:
+    """Without those of the shorter run that this one began with, which counts for itself."""
+    taken = [number for number, event in enumerate(events) if event["event"] == diary.PROLONGED]
+    return events[taken[-1] :] if taken else events
 
 
 def study(place: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedskew.errors import DataError
 from fedskew.reproduce import results
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import named_round
@@ -59,15 +58,7 @@ def completed(recipe: Recipe, entries: Sequence[Entry], kept: Sequence[Point]) -
 
 def read(recipe: str, folder: Path) -> list[Point]:
     """The kept curves; none where there is no file."""
-    path = folder / f"{recipe}.curves.csv"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    try:
-        return [_point(line) for line in csv.DictReader(io.StringIO(text))]
-    except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: is not what `fedskew reproduce` writes ({error!r}). Remove it.") from error
+    return results.lines(folder / f"{recipe}.curves.csv", _point)
 
 
 def _point(line: dict[str, str]) -> Point:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import get_args
 
 from fedskew import stats
-from fedskew.reproduce import compare, contest, load, results
+from fedskew.reproduce import compare, contest, keep, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, Verdict, judge
-from fedskew.reproduce.recipe import SCALES, Recipe
+from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.results import Entry
 
 APART = 10.0  # points of deviation between seeds that need a look
@@ -87,18 +87,12 @@ def _found(folder: Path) -> dict[str, list[Entry]]:
     recipes = sorted(
         (load.load(name) for name in load.names()), key=lambda one: (one.paper == "ours", one.name)
     )
-    return {recipe.name: _current(recipe, folder) for recipe in recipes}
+    return {recipe.name: keep.kept(recipe, folder) for recipe in recipes}
 
 
 def _judged(found: Mapping[str, Sequence[Entry]]) -> list[tuple[Recipe, Judgement]]:
     recipes = [load.load(name) for name in found]
     return [(recipe, one) for recipe in recipes for one in judge(recipe, found[recipe.name])]
-
-
-def _current(recipe: Recipe, folder: Path) -> list[Entry]:
-    every = [cell for scale in SCALES for cell in cells(recipe, scale)]
-    order = [(cell.name, cell.digest) for cell in every]
-    return results.joined(results.read(recipe.name, folder), [], order)
 
 
 def _claims(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:

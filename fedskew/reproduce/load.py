@@ -19,23 +19,20 @@ _OWN = ("published", "tiers", "columns")  # of a row: belong to the recipe that 
 
 
 def names() -> list[str]:
-    """The recipes of the package: those that others are like come first, they keep the common runs."""
-    found = [
-        entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml")
-    ]
-    return sorted(found, key=lambda name: (_depth(name), name))
-
-
-def _depth(name: str) -> int:
-    """How many recipes it is like, one after the other."""
-    table = _table(name)
-    return 1 + _depth(table["like"]) if "like" in table else 0
+    """The recipes of the package."""
+    files = (entry.name for entry in _folder().iterdir())
+    return sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml"))
 
 
 def load(name: str) -> Recipe:
     """The recipe of this name, or in this file."""
     path = Path(name)
     if path.suffix == ".toml" and path.is_file():
+        if path.stem in names():
+            raise ConfigError(
+                f"{name}: {path.stem} is a recipe of the package, whose results yours would replace. "
+                "Give the file another name."
+            )
         return _parse(path.stem, _complete(_read(path.read_text(encoding="utf-8"), name)), name)
     if name not in names():
         raise ConfigError(unknown("recipe", name, names()))

@@ -97,4 +97,4 @@ def perform(jobs: Sequence[Job], workers: int, deadline: float, tell: Callable[[
         work.carry_on(places, workers, deadline, tell)
     for job in jobs:
         if job.cell.study and time.monotonic() < deadline:
-            work.study(job, tell)
+            work.study(job, deadline, tell)

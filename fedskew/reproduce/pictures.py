@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedskew import stats
-from fedskew.reproduce import compare, curves, details, results, sights
+from fedskew.reproduce import compare, curves, details, keep, sights
 from fedskew.reproduce.chart import Chart, Panel, Series
 from fedskew.reproduce.curves import Point
 from fedskew.reproduce.recipe import Column, Picture, Recipe, Row, Scale
@@ -27,10 +27,13 @@ class Material(NamedTuple):
 
 
 def charts(recipe: Recipe, folder: Path) -> list[Chart]:
-    """Every figure of a recipe for which there are results."""
-    name = recipe.name
+    """Every figure of a recipe for which there are results of its present settings."""
+    entries = keep.kept(recipe, folder)
+    keys, digests = {entry.key for entry in entries}, {(entry.cell, entry.config) for entry in entries}
+    points = [point for point in curves.read(recipe.name, folder) if point[:3] in keys]
+    closer = details.read(recipe.name, folder).items()
     found = Material(
-        recipe, results.read(name, folder), curves.read(name, folder), details.read(name, folder)
+        recipe, entries, points, {cell: own for cell, own in closer if (cell, own["config"]) in digests}
     )
     made = [chart(picture, found) for picture in recipe.pictures]
     return [one for one in made if one is not None and one.panels]

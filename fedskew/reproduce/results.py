@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast, get_args
 
 from fedskew.data.atomic import write_text
 from fedskew.errors import DataError, DiskError
@@ -16,6 +19,7 @@ from fedskew.reproduce.recipe import Recipe, Scale
 from fedskew.reproduce.reduce import ALWAYS
 from fedskew.store.journal import finite
 
+T = TypeVar("T")
 _FIXED = ("cell", "scale", "seed", "status", "rounds", "config", "code", "seconds")
 
 
@@ -47,18 +51,26 @@ def keys(recipe: Recipe) -> list[str]:
 
 def read(recipe: str, folder: Path) -> list[Entry]:
     """The kept results; none where there is no file."""
-    path = folder / f"{recipe}.csv"
+    return lines(folder / f"{recipe}.csv", _entry)
+
+
+def lines(path: Path, make: Callable[[dict[str, str]], T]) -> list[T]:
+    """What is made of every line of a file that was written here; none where there is no file."""
     try:
         text = path.read_text(encoding="utf-8")
+        found = list(csv.DictReader(io.StringIO(text)))
+        if not text.endswith("\n") or any(None in (*line, *line.values()) for line in found):
+            raise ValueError("a line is cut off or too long")
+        return [make(line) for line in found]
     except FileNotFoundError:
         return []
-    try:
-        return [_entry(line) for line in csv.DictReader(io.StringIO(text))]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
         raise DataError(f"{path}: is not what `fedskew reproduce` writes ({error!r}). Remove it.") from error
 
 
 def _entry(line: dict[str, str]) -> Entry:
+    if line["scale"] not in get_args(Scale) or line["status"] not in ("done", "diverged"):
+        raise ValueError(f"{line['scale']}, {line['status']}")
     values = {key: float(text) if text else math.nan for key, text in line.items() if key not in _FIXED}
     return Entry(
         *(line["cell"], cast(Scale, line["scale"]), int(line["seed"]), line["status"], int(line["rounds"])),
@@ -76,6 +88,23 @@ def write(recipe: Recipe, folder: Path, entries: Iterable[Entry]) -> None:
         fixed = [*entry[: len(_FIXED) - 1], f"{entry.seconds:.1f}"]
         sheet.writerow([*fixed, *(_number(entry.values.get(key, math.nan)) for key in columns)])
     save(folder / f"{recipe.name}.csv", out.getvalue())
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process changes the results there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise DiskError(
+            f"{folder}: cannot be opened ({error}). Choose another folder with --results."
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def save(path: Path, text: str) -> None:

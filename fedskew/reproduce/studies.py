@@ -13,7 +13,7 @@ from torch import Tensor
 from fedskew import build, diagnostics, metrics
 from fedskew.config import Config
 from fedskew.data.dataset import Dataset
-from fedskew.errors import ConfigError, unknown
+from fedskew.errors import ConfigError, DivergedError, unknown
 from fedskew.experiment import Passed, Session
 from fedskew.parallel import News
 from fedskew.reproduce import aftermath, code, collect, results
@@ -32,12 +32,21 @@ def conduct(cell: Cell, config: Config, place: Path, tell: Tell) -> None:
     if name not in known:
         raise ConfigError(unknown("study", name, known))
     clock, records, details = time.monotonic(), [], Record()
-    for finding in known[name](cell, config, place):
-        records.append(finding.record)
-        details = finding.details
-        tell(News(place, len(records), config.train.rounds))
-    kept = {"records": records, "details": details, "seconds": round(time.monotonic() - clock, 1)}
-    results.save_json(place / collect.STUDY, {**kept, "code": code.version(config)})
+    status, lost = "done", None
+    try:
+        for finding in known[name](cell, config, place):
+            records.append(finding.record)
+            details = finding.details
+            if len(records) < config.train.rounds:
+                tell(News(place, len(records), config.train.rounds))
+    except DivergedError as error:
+        status, lost = "diverged", error
+    kept = {"status": status, "records": records, "details": details}
+    seconds = round(time.monotonic() - clock, 1)
+    results.save_json(
+        place / collect.STUDY, {**kept, "seconds": seconds, "code": code.version(config, study=True)}
+    )
+    tell(News(place, config.train.rounds, config.train.rounds, lost))
 
 
 def classes(cell: Cell, config: Config, place: Path) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from fedskew.errors import FedskewError
 from fedskew.experiment import Session
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
-from fedskew.reproduce.cells import QUICK, Cell, folder, start
+from fedskew.reproduce.cells import Cell, folder, start
 from fedskew.reproduce.results import Entry
 from fedskew.store import layout
 from fedskew.store.run import RunStore
@@ -33,7 +33,7 @@ class Job(NamedTuple):
 
 
 class _TimeUpError(Exception):
-    """Raised between two rounds; the last one is committed."""
+    """Raised between two rounds; the last one of a run is committed."""
 
 
 def jobs(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Job]:
@@ -50,7 +50,7 @@ def missing(jobs: Sequence[Job], kept: Sequence[Entry], fresh: bool = False) -> 
         maker = makers.get((job.cell.name, job.cell.scale, job.seed, job.cell.digest))
         if is_at_its_end(job):
             maker = collect.outcome(job.place).code
-        return maker is None or (fresh and maker != code.version(job.cell.config))
+        return maker is None or (fresh and maker != code.version(job.cell.config, bool(job.cell.study)))
 
     return [job for job in jobs if is_due(job)]
 
@@ -79,8 +79,7 @@ def begin(job: Job) -> Path:
 
 def quick_run(job: Job) -> Path | None:
     """The quick run of the same cell and code, where it has done the first rounds of one not yet begun."""
-    config, quick = job.cell.seeded(job.seed), job.place.parent.with_name(job.place.parent.name + QUICK)
-    place = quick / job.place.name
+    config, place = job.cell.seeded(job.seed), job.place.parents[1] / job.cell.quick_run / job.place.name
     fits = not layout.is_run(job.place) and prolong.is_beginning(place, config, job.seed)
     return place if fits and collect.outcome(place).code == code.version(config) else None
 
@@ -128,10 +127,17 @@ def _in_turn(places: Sequence[Path], processes: int, deadline: float, tell: Tell
             tell(News(place, 0, 0, error))
 
 
-def study(job: Job, tell: Tell) -> None:
+def study(job: Job, deadline: float, tell: Tell) -> None:
     """Makes a study of one cell, which is kept when it is complete."""
-    config = job.cell.seeded(job.seed)
+
+    def on_round(news: News) -> None:
+        tell(news)
+        if news.done < news.rounds and time.monotonic() >= deadline:
+            raise _TimeUpError
+
     try:
-        studies.conduct(job.cell, config, job.place, tell)
+        studies.conduct(job.cell, job.cell.seeded(job.seed), job.place, on_round)
+    except _TimeUpError:
+        return
     except FedskewError as error:
         tell(News(job.place, 0, 0, error))

@@ -18,6 +18,7 @@ from fedskew.store.records import canonical
 CHECK = "check"
 RESERVED = frozenset({"at", "event", CHECK})
 DAMAGED = "damaged line"  # the event that stands for a line that fails its checksum
+PROLONGED = "prolonged"  # the event that follows those of the shorter run which this one began with
 
 
 class Diary:
