@@ -341,7 +341,7 @@ def test_another_score_on_the_other_side(tmp_path: Path) -> None:
 
 def test_full_runs_count_before_quick_ones(tmp_path: Path) -> None:
     quick = entries({"two.fedlc": [0.9, 0.9, 0.9], "two.fedavg": [0.1, 0.1, 0.1]}, "quick")
-    assert judged(tmp_path, f"{{ {PAIR} }}", quick).marks == ["quick"]
+    assert judged(tmp_path, f"{{ {PAIR} }}", quick).marks == ["quick", "far from the published scores"]
     both = [*quick, *entries({"two.fedlc": [0.6], "two.fedavg": [0.5]})]
     found = judged(tmp_path, f"{{ {PAIR} }}", both)
     assert found.contrasts[0].differences == pytest.approx((10.0,))
@@ -357,7 +357,7 @@ def test_a_claim_of_many_comparisons(tmp_path: Path) -> None:
     assert (found.is_final, found.words) == (False, "confirmed so far")
     bad = {**good, "four.fedlc": [0.4] * 3, "four.fedavg": [0.5] * 3}
     found = judged(tmp_path, one, entries(bad))
-    assert (found.verdict, found.marks) == ("refuted", ["1 confirmed", "1 refuted"])
+    assert (found.verdict, found.marks[:2]) == ("refuted", ["1 confirmed", "1 refuted"])
     assert (found.is_final, found.words) == (True, "refuted")
 
 
@@ -417,6 +417,19 @@ def test_what_full_runs_lack_is_a_mark(tmp_path: Path) -> None:
     assert (none.marks, none.is_short) == (["other data than the paper's"], False)
     (some,) = judge(tiny(tmp_path, text), entries({"two.fedlc": [0.6] * 3, "two.fedavg": [0.5] * 3}))
     assert (some.marks[-2:], some.is_short) == (["3 of 400 rounds", "other data than the paper's"], True)
+
+
+@pytest.mark.parametrize(("ours", "far"), [(54.9, False), (55.1, True), (44.9, True)])
+def test_scores_far_from_the_published_are_a_mark(tmp_path: Path, ours: float, far: bool) -> None:
+    runs = entries({"two.fedlc": [0.6] * 3, "two.fedavg": [ours / 100] * 3})
+    found = judged(tmp_path, '{ rows = ["two"], more = ["fedlc"], less = ["fedavg"] }', runs)
+    assert ("far from the published scores" in found.marks) is far
+
+
+def test_a_claim_may_lack_what_its_recipe_does_not(tmp_path: Path) -> None:
+    text = TINY.replace('text = "FedLC is better."', 'text = "FedLC is better."\nlacks = "3 of 400 rounds"')
+    (some,) = judge(tiny(tmp_path, text), entries({"two.fedlc": [0.6] * 3, "two.fedavg": [0.5] * 3}))
+    assert some.marks[-1] == "3 of 400 rounds"
 
 
 def test_verdicts_of_quick_runs_are_marked(tmp_path: Path) -> None:
@@ -879,6 +892,74 @@ def test_a_figure_does_not_compare_full_with_quick_runs(tmp_path: Path) -> None:
     assert [one.y for one in all_full["lines"].panels[0].series] == [[50.0, 70.0], [60.0, 80.0]]
 
 
+def test_rows_stand_in_the_sweep_they_are_named_for(tmp_path: Path) -> None:
+    text = TINY.replace('name = "two"\nx = 2', 'name = "big-e1"').replace(
+        'name = "four"\nx = 4', 'name = "big-e5"\nx = 5'
+    )
+    text = text.replace('"big-e1"', '"big-1"') + OTHERS
+    recipe, cases = tiny(tmp_path, text), ("big-1", "big-e5", "small-1", "small-5", "plain")
+    found = entries({f"{row}.{name}": [0.5] for row in cases for name in ("fedavg", "fedlc")})
+    made = {one.kind: chart(one, Material(recipe, found, [], {})) for one in recipe.pictures}
+    lines, bars = made["lines"], made["bars"]
+    assert lines
+    assert [(one.title, one.series[0].x) for one in lines.panels] == [
+        ("big", [1, 5]),
+        ("small", [1, 5]),
+    ]
+    assert bars
+    assert [one.x for one in bars.panels[0].series] == [["small-1", "small-5"]] * 2, "only these rows"
+    with pytest.raises(ConfigError, match="picture small ones: no row matches"):
+        tiny(tmp_path, text.replace('["small-*"]', '["tall-*"]'))
+
+
+OTHERS = """
+[[rows]]
+name = "small-1"
+
+[[rows]]
+name = "small-5"
+
+[[rows]]
+name = "plain"
+
+[[pictures]]
+kind = "bars"
+title = "small ones"
+options = { score = "accuracy", rows = ["small-*"] }
+"""
+
+
+def test_only_shown_scores_have_a_table(tmp_path: Path) -> None:
+    text = TINY.replace('title = "digits"', 'title = "digits"\nshown = ["start"]')
+    assert (tiny(tmp_path).tables, tiny(tmp_path, text).tables) == (("accuracy", "start"), ("start",))
+    with pytest.raises(ConfigError, match="unknown score to be shown: end"):
+        tiny(tmp_path, text.replace('["start"]', '["end"]'))
+
+
+def test_bubbles_have_one_scale(tmp_path: Path) -> None:
+    census = {row: {"classes": ["a"], "train": [[size]]} for row, size in (("two", 25), ("four", 100))}
+    shown = sights.panels(
+        "bubbles", tiny(tmp_path), {f"{r}.fedavg": {"census": c} for r, c in census.items()}, {}
+    )
+    assert [panel.series[0].size for panel in shown] == [[11], [20]]
+    assert [panel.y for panel in shown] == ["class (largest: 100 examples)"] * 2
+    assert shown[0].series[0].written == ["25 examples"]
+
+
+def test_proxies_have_the_colour_of_their_class_and_true_angles(tmp_path: Path) -> None:
+    found = {
+        "features": [[1, 0], [0, 3]],
+        "labels": [0, 1],
+        "proxies": [[1, 0], [0, 2], [1, 1]],
+        "observed": [True, True, False],
+    }
+    (panel,) = sights.panels("plane", tiny(tmp_path), {"two.fedavg": found}, {})
+    assert [one.name for one in panel.series] == ["0", "1", "0", "1", "missing class"]
+    drawn = plotly(Chart("plane", (panel,))).to_dict()
+    assert (panel.square, drawn["layout"]["yaxis"]["scaleanchor"]) == (True, "x")
+    pdf(Chart("plane", (panel,)), tmp_path / "plane.pdf")
+
+
 def test_curves_say_which_of_them_are_quick(tmp_path: Path) -> None:
     recipe = tiny(tmp_path)
 
@@ -1018,7 +1099,12 @@ def test_one_epoch_from_a_common_model(call: Call) -> None:
     assert told["fedavg"]["details"]["start"] != told["fedavg"]["details"]["local"]
     assert len(told["fedavg"]["details"]["map"]) == len(told["fedavg"]["details"]["kinds"])
     recipe, kept = load.load("tiny.toml"), details.read("tiny", Path("results"))
-    bars, bounds = (sights.panels(kind, recipe, kept, {}) for kind in ("before-after", "bounds"))
+    bars, bounds, clouds = (
+        sights.panels(kind, recipe, kept, {}) for kind in ("before-after", "bounds", "map")
+    )
+    client, shown = told["fedavg"]["details"]["client"], told["fedavg"]["details"]["shown"]
+    assert clouds[0].x == f"client {client}: " + ", ".join(f"{kind} {label}" for kind, label in shown.items())
+    assert re.fullmatch(r"class r \(\d+ % of pairs deviate\)", bounds[0].x)
     assert [panel.title for panel in bars] == ["after, fedavg", "after, FedLC"]
     assert [panel.title for panel in bounds] == ["after, plain", "after, calibrated"], "of the common model"
 

@@ -190,13 +190,13 @@ def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[
 
 def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
     from fedskew.reproduce import compare, contest
-    from fedskew.reproduce.judge import judge
+    from fedskew.reproduce.judge import BAND, judge
     from fedskew.reproduce.keep import keep
 
     entries = keep(recipe, room.out, room.results, seeds)
-    for score in recipe.scores:
+    for score in recipe.tables:
         _table(recipe, entries, score)
-    off = f"a ! an accuracy more than {compare.BAND:g} points from the published one"
+    off = f"a ! an accuracy more than {BAND:g} points from the published one"
     console.print(f"A * marks fewer than three seeds, {off}." if entries else "Nothing has been run yet.")
     for ranking in contest.rankings(recipe, entries):
         console.print(contest.sentence(recipe, ranking), markup=False)

@@ -18,7 +18,7 @@ COLOURS = (*_HUES, "#7f7f7f", "#b8860b")
 
 
 class Series(NamedTuple):
-    """Points under one name; `spread` are bars around them, `size` areas of bubbles, `written` stands on bars."""
+    """Points under one name; `spread` are bars around them, `size` areas of bubbles, `written` is told of each."""
 
     name: str
     x: Sequence[Any]
@@ -39,11 +39,17 @@ class Panel(NamedTuple):
     series: tuple[Series, ...] = ()
     heat: Sequence[Sequence[float | None]] = ()
     right: str = ""  # of a second axis
+    square: bool = False  # both axes have one scale, so that angles are seen
 
     @property
     def double(self) -> bool:
         """Whether some series need the axis at the right."""
         return any(one.second for one in self.series)
+
+    @property
+    def bars(self) -> int:
+        """How many of them stand beside each other."""
+        return sum(len(one.x) for one in self.series if one.kind == "bar")
 
     @property
     def upright(self) -> bool:
@@ -70,6 +76,7 @@ class Chart(NamedTuple):
 
 
 _BESIDE = 3  # panels in a row
+_BAR = 14  # pixels of a bar that can be read
 _LYING = 12  # bars on which a number can lie
 _HEIGHT, _BETWEEN = 250, 100  # pixels of a panel and of what is written under and over it
 _WIDE = (
@@ -83,7 +90,7 @@ def page(charts: Sequence[Chart], path: Path) -> None:
 
     parts = [
         _WIDE.format(
-            width=280 * chart.grid[1] + 180,
+            width=max(280, *(_BAR * panel.bars for panel in chart.panels)) * chart.grid[1] + 180,
             figure=pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0),
         )
         for number, chart in enumerate(charts)
@@ -120,6 +127,11 @@ def plotly(chart: Chart) -> Any:
             figure.add_trace(trace, **place, secondary_y=second if panel.double else None)
         figure.update_xaxes(title_text=panel.x, **place)
         figure.update_yaxes(title_text=panel.y, **place, secondary_y=False)
+        if panel.square:
+            figure.update_yaxes(scaleanchor=figure.data[-1].xaxis, **place)
+        if panel.heat:
+            figure.update_xaxes(dtick=1, **place)
+            figure.update_yaxes(dtick=1, **place)
         if panel.double:
             beside = {"showgrid": False, "rangemode": "tozero", "tickmode": "auto"}
             figure.update_yaxes(title_text=panel.right, **place, secondary_y=True, **beside)
@@ -127,7 +139,7 @@ def plotly(chart: Chart) -> Any:
     figure.update_layout(
         title=chart.title, template="plotly_white", barmode="group", showlegend=len(names) > 1
     )
-    figure.update_layout(coloraxis={"colorscale": "Viridis"})
+    figure.update_layout(coloraxis={"colorscale": "Viridis", "colorbar": {"title": "bound"}})
     figure.update_layout(height=height + 190, margin={"t": 110, "b": 80, "l": 70})
     return figure
 
@@ -153,6 +165,7 @@ def _traces(panel: Panel, names: Sequence[str], shown: set[str]) -> list[tuple[A
             common |= {"textposition": "auto", "insidetextanchor": "middle"}  # clear of the spread
             out.append((go.Bar(**common, marker={"color": colour}, error_y=around), one.second))
             continue
+        common |= {"text": list(one.written) or None}
         marker = {"color": colour, **({"size": list(one.size)} if one.size else {})}
         mode = "markers" if one.kind == "points" else "lines"
         line = {"dash": dash}
@@ -208,6 +221,8 @@ def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
     """Draws the panel; what stands for each series."""
     axes.set_title(panel.title, fontsize=8)
     axes.set(xlabel=panel.x, ylabel=panel.y)
+    if panel.square:
+        axes.set_aspect("equal", adjustable="datalim")
     if panel.heat:
         axes.imshow([[float("nan") if v is None else v for v in row] for row in panel.heat])
     bars = [one for one in panel.series if one.kind == "bar"]

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fedskew import stats
-from fedskew.reproduce.judge import SEEDS, Contrast
+from fedskew.reproduce.judge import BAND, SEEDS, Contrast
 from fedskew.reproduce.recipe import Column, Published, Recipe, Row, Scale, Score
 from fedskew.reproduce.results import Entry
-
-BAND = 5.0  # points between a published accuracy and ours that need no explanation
 
 
 class Line(NamedTuple):

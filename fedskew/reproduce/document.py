@@ -37,7 +37,8 @@ are compared, and *quick* stands beside what was found.
 that is more than one, the *last round* stands beside it.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
 A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one: then models, data or rounds
-are hardly those of the paper, and the claim was tested elsewhere than it was made.
+are hardly those of the paper. A verdict on such a score is *far from the published scores*: the claim was tested
+elsewhere than it was made.
 """
 
 
@@ -115,7 +116,7 @@ def _recipe(recipe: Recipe, entries: Sequence[Entry], judged: Sequence[Judgement
     yield f"`fedskew reproduce {recipe.name}`: {len(run)} of {len(names)} cells have been run.\n"
     yield from (f"- {note}" for note in recipe.notes)
     if entries:
-        for score in recipe.scores:
+        for score in recipe.tables:
             yield from _table(recipe, entries, score)
         yield from _provenance(entries)
         yield from _contests(recipe, entries)

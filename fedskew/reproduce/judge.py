@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import product
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from fedskew import stats
@@ -12,6 +13,7 @@ from fedskew.reproduce.recipe import SCALES, Claim, Comparison, Recipe, Row, Sca
 from fedskew.reproduce.results import Entry
 
 Verdict = Literal["confirmed", "refuted", "undecided", "not tested"]
+BAND = 5.0  # points between a published accuracy and ours that need no explanation
 SEEDS = 3  # with fewer, or fewer than the recipe has, a verdict is marked
 _SIGN = 1e-9  # a claim without a size: its sign is all that is claimed
 
@@ -43,6 +45,7 @@ class Contrast(NamedTuple):
     scale: Scale | None = None
     seeds: tuple[int, ...] = ()
     differences: tuple[float, ...] = ()
+    far: bool = False  # one of the scores is far from the published one
 
     @property
     def verdict(self) -> Verdict:
@@ -119,6 +122,8 @@ class Judgement(NamedTuple):
         if least < self.wanted:
             many = f"{least} to {most} seeds" if least < most else f"{least} seed{'s' * (least > 1)}"
             marks.append(f"only {many}")
+        if any(contrast.far for contrast in tested):
+            marks.append("far from the published scores")
         return marks + [self.lacks] * bool(self.lacks) + other
 
 
@@ -128,7 +133,9 @@ def judge(recipe: Recipe, entries: Sequence[Entry]) -> list[Judgement]:
     found = (
         (claim, [c for one in claim.compare for c in table.contrasts(claim, one)]) for claim in recipe.claims
     )
-    return [Judgement(claim, tuple(contrasts), recipe.lacks, wanted) for claim, contrasts in found]
+    return [
+        Judgement(claim, tuple(contrasts), claim.lacks or recipe.lacks, wanted) for claim, contrasts in found
+    ]
 
 
 class _Term(NamedTuple):
@@ -168,8 +175,19 @@ class _Table:
                 if value is not None:
                     known[seed] = value
             if known:
-                return plain._replace(scale=scale, seeds=tuple(known), differences=tuple(known.values()))
+                far = any(self._far(term, scale, known) for term in terms)
+                return plain._replace(
+                    scale=scale, seeds=tuple(known), differences=tuple(known.values()), far=far
+                )
         return plain
+
+    def _far(self, term: _Term, scale: Scale, seeds: Iterable[int]) -> bool:
+        """Whether our mean is far from the published number, where both are percentages."""
+        printed = self._published(term)
+        if printed is None or not self.recipe.scores[term.score].percent:
+            return False
+        ours = [self._value(term, scale, seed) for seed in seeds]
+        return abs(fmean(value for value in ours if value is not None) - printed) > BAND
 
     def _terms(self, row: Row, more: str, less: str | None, claim: Claim, one: Comparison) -> list[_Term]:
         """The left side less the right side, less the same in the row that it is held against."""

@@ -50,9 +50,10 @@ def chart(picture: Picture, found: Material) -> Chart | None:
 
 def _bars(found: Material, options: Options) -> list[Panel]:
     known = compare.alike(found.recipe, found.entries, options["score"], lambda row: row.name)
+    rows = found.recipe.chosen(tuple(options.get("rows", ["*"])))
     series = []
     for column in found.recipe.columns:
-        mine = [line for line in known if line.column is column]
+        mine = [line for line in known if line.column is column and line.row in rows]
         if mine:
             x = [(line.row.label or line.row.name) + _quick(line) for line in mine]
             spread = [0.0 if math.isnan(line.ours.std) else line.ours.std for line in mine if line.ours]
@@ -64,20 +65,26 @@ def _bars(found: Material, options: Options) -> list[Panel]:
 
 
 def _lines(found: Material, options: Options) -> list[Panel]:
-    """A score along the rows of each group that has a place on the axis, or a number at the end of its name."""
-    known = compare.alike(found.recipe, found.entries, options["score"], lambda row: row.group)
+    """A score along the rows of each sweep: those with a place on the axis, named alike but for the end."""
+    known = compare.alike(found.recipe, found.entries, options["score"], _sweep)
     panels = []
-    for group, scale in dict.fromkeys((line.row.group, _quick(line)) for line in known):
+    for sweep, scale in dict.fromkeys((_sweep(line.row), _quick(line)) for line in known):
         series = []
         for column in found.recipe.columns:
-            mine = [line for line in known if line.row.group == group and line.column is column]
-            x = [_place(line.row) for line in mine]
-            if len(mine) > 1 and None not in x:
-                series.append(Series(_name(column), x, [line.ours.mean for line in mine if line.ours]))
+            mine = [line for line in known if _sweep(line.row) == sweep and line.column is column]
+            points = [
+                (x, line.ours.mean) for line in mine if line.ours and (x := _place(line.row)) is not None
+            ]
+            if len(points) > 1:
+                series.append(Series(_name(column), [x for x, _ in points], [y for _, y in points]))
         if series:
             axes = options.get("axis", "alpha"), _axis(found, options)
-            panels.append(Panel((group + scale).strip(), *axes, tuple(series)))
+            panels.append(Panel((sweep + scale).strip(), *axes, tuple(series)))
     return panels
+
+
+def _sweep(row: Row) -> str:
+    return row.name.rpartition("-")[0]
 
 
 def _axis(found: Material, options: Options) -> str:
@@ -106,7 +113,7 @@ def _scores(found: Material, options: Options) -> list[Panel]:
         points = [(_place(line.row), line.ours.mean) for line in known if line.ours]
         if points:
             series.append(Series(score.label, [x for x, _ in points], [y for _, y in points]))
-    return [Panel("", options["axis"], "", tuple(series))] if series else []
+    return [Panel("", options["axis"], options["label"], tuple(series))] if series else []
 
 
 def _curves(found: Material, options: Options) -> list[Panel]:

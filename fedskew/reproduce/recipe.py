@@ -18,7 +18,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
 PICTURES: dict[str, tuple[str, ...]] = {  # kinds of pictures, and the options that each cannot do without
     "bars": ("score",),
     "lines": ("score",),
-    "scores": ("axis",),
+    "scores": ("axis", "label"),
     "curves": ("metric", "axis"),
     "proxies": (),
     "bubbles": (),
@@ -139,6 +139,9 @@ class Claim(_Closed):
     score: str
     ours: bool = Field(False, description="no paper claims it: it explains, or asks what a paper left out")
     other: bool = Field(False, description="tested on other data than the paper's")
+    lacks: str = Field(
+        "", description="what even full runs lack of the paper's, where it is not the recipe's"
+    )
     compare: tuple[Comparison, ...]
 
     @property
@@ -182,6 +185,7 @@ class Recipe(_Closed):
     seeds: tuple[int, ...] = (0, 1, 2)
     notes: tuple[str, ...] = ()
     lacks: str = Field("", description="what even full runs lack of the paper's, as a mark on verdicts")
+    shown: tuple[str, ...] | None = Field(None, description="scores that have a table; default: all")
     settings: Settings = {}
     quick: Settings = {}
     scores: dict[str, Score]
@@ -194,6 +198,11 @@ class Recipe(_Closed):
     claims: tuple[Claim, ...] = ()
     contests: tuple[Contest, ...] = ()
     pictures: tuple[Picture, ...] = ()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The scores that have a table."""
+        return tuple(self.scores) if self.shown is None else self.shown
 
     def chosen(self, patterns: tuple[str, ...]) -> list[Row]:
         """The rows whose names match one of the patterns."""
@@ -213,6 +222,7 @@ class Recipe(_Closed):
             _known(f"column of row {row.name}", {*row.columns, *row.tiers, *used}, columns)
         for column in self.columns:
             _known(f"group of column {column.name}", column.on, self.groups)
+        _known("score to be shown", self.tables, self.scores)
         for claim in self.claims:
             self._check(claim, columns)
         for contest in self.contests:
@@ -222,6 +232,7 @@ class Recipe(_Closed):
             for option, choices in (("score", self.scores), ("metric", self.curves)):
                 chosen = [picture.options[option]] if option in picture.options else []
                 _known(f"{option} of picture {picture.title}", chosen, choices)
+            self._match(f"picture {picture.title}", tuple(picture.options.get("rows", ())))
         return self
 
     def _match(self, what: str, patterns: tuple[str, ...]) -> None:

@@ -16,6 +16,10 @@ ACCURACY = "accuracy, %"
 def panels(kind: str, recipe: Recipe, details: dict[str, Record], options: Record) -> list[Panel]:
     """The panels of this kind for every cell that has what it needs."""
     out: list[Panel] = []
+    largest = max(
+        (max(map(max, one["census"]["train"])) for one in details.values() if "census" in one), default=0
+    )
+    options = {**options, "largest": largest}
     for row in recipe.rows:
         of_row: list[Panel] = []
         for column in recipe.columns:
@@ -34,21 +38,14 @@ def _bubbles(title: str, found: Record, options: Record) -> list[Panel]:
     census = found.get("census")
     if not census:
         return []
-    table = census["train"]
-    largest = max(max(row) for row in table)
+    table, largest = census["train"], options["largest"]
     # Class by class, since an axis of names has the order in which they come.
     columns = enumerate(zip(*table, strict=True))
     dots = [(k, c, count) for c, column in columns for k, count in enumerate(column) if count]
     sizes = [2 + 18 * math.sqrt(count / largest) for _, _, count in dots]
-    names = [census["classes"][c] for _, c, _ in dots]
-    return [
-        Panel(
-            title,
-            "client",
-            "class",
-            (Series("samples", [k for k, _, _ in dots], names, "points", (), sizes),),
-        )
-    ]
+    names, told = [census["classes"][c] for _, c, _ in dots], [f"{count:,} examples" for _, _, count in dots]
+    series = Series("examples", [k for k, _, _ in dots], names, "points", (), sizes, written=told)
+    return [Panel(title, "client", f"class (largest: {largest:,} examples)", (series,))]
 
 
 def _classes(title: str, found: Record, options: Record) -> list[Panel]:
@@ -97,11 +94,17 @@ def _local_classes(title: str, found: Record, options: Record) -> list[Panel]:
 
 def _bounds(title: str, found: Record, options: Record) -> list[Panel]:
     """Deviation bounds between the classes of one client (FedLC, Definition 3 and Theorem 3)."""
-    pairs = (("plain", "bound"), ("calibrated", "calibrated_bound"))
+    if "bound" not in found:
+        return []
+    kinds = zip(("plain", "calibrated"), ("bound", "calibrated_bound"), found["deviating"], strict=True)
     return [
-        Panel(f"{title}, {name}", "class r", "class j", heat=found[key])
-        for name, key in pairs
-        if key in found
+        Panel(
+            f"{title}, {name}",
+            f"class r ({100 * share:.0f} % of pairs deviate)",
+            f"class j of client {found['client']}",
+            heat=found[key],
+        )
+        for name, key, share in kinds
     ]
 
 
@@ -109,7 +112,8 @@ def _map(title: str, found: Record, options: Record) -> list[Panel]:
     """Features of a majority, a minority and a missing class (FedLC, Fig. 7)."""
     if "map" not in found:
         return []
-    return [Panel(title, "", "", _clouds(found["map"], found["kinds"]))]
+    shown = ", ".join(f"{kind} {label}" for kind, label in found["shown"].items())
+    return [Panel(title, f"client {found['client']}: {shown}", "", _clouds(found["map"], found["kinds"]))]
 
 
 def _clouds(points: Sequence[Sequence[float]], names: Sequence[object]) -> tuple[Series, ...]:
@@ -146,10 +150,11 @@ def _plane(title: str, found: Record, options: Record) -> list[Panel]:
     longest, farthest = (max(math.hypot(*row) for row in found[what]) for what in ("proxies", "features"))
     times = farthest / (2 * longest)
     arrows = tuple(
-        Series("proxy observed" if seen else "proxy missing", [0, times * row[0]], [0, times * row[1]])
-        for row, seen in zip(found["proxies"], found["observed"], strict=True)
+        Series(str(label) if seen else "missing class", [0, times * row[0]], [0, times * row[1]])
+        for label, (row, seen) in enumerate(zip(found["proxies"], found["observed"], strict=True))
     )
-    return [Panel(title, "feature 1", "feature 2", (*_clouds(found["features"], found["labels"]), *arrows))]
+    clouds = _clouds(found["features"], found["labels"])
+    return [Panel(title, "feature 1", "feature 2", (*clouds, *arrows), square=True)]
 
 
 def _client_map(title: str, found: Record, options: Record) -> list[Panel]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedskew import build, diagnostics, metrics
+from fedskew import build, diagnostics
 from fedskew.config import Config
 from fedskew.data.dataset import Dataset
 from fedskew.errors import ConfigError, DivergedError, unknown
@@ -98,19 +98,16 @@ def _geometry(session: Session, step: Passed, seen: Tensor, start: Tensor) -> Re
 def _features(session: Session, step: Passed, data: Dataset, seen: Tensor) -> Record:
     """Features of some test examples where they have two dimensions, and all proxies."""
     algorithm = session.feed.algorithm
-    proxies = _proxies(session, step.round.server["shared"])
     if algorithm.model.width != 2:
-        return {"norms": proxies.norm(dim=-1).tolist(), "observed": seen.tolist()}
+        return {}
     labels = data.y[torch.from_numpy(data.test)]
     chosen = torch.cat([(labels == label).nonzero()[:SHOWN, 0] for label in seen.nonzero()[:, 0]])
     x = session.feed.x[torch.from_numpy(data.test)[chosen]]
     with torch.no_grad():
         features = algorithm.model.forward(algorithm.overall(step.round.server), x, False).features
-    found = metrics.predict(algorithm.predict(algorithm.overall(step.round.server), x))
     return {
         "features": [[round(float(value), 4) for value in row] for row in features],
         "labels": labels[chosen].tolist(),
-        "right": (found == labels[chosen]).tolist(),
-        "proxies": proxies.tolist(),
+        "proxies": _proxies(session, step.round.server["shared"]).tolist(),
         "observed": seen.tolist(),
     }
