@@ -1103,7 +1103,9 @@ def test_one_epoch_from_a_common_model(call: Call) -> None:
         sights.panels(kind, recipe, kept, {}) for kind in ("before-after", "bounds", "map")
     )
     client, shown = told["fedavg"]["details"]["client"], told["fedavg"]["details"]["shown"]
-    assert clouds[0].x == f"client {client}: " + ", ".join(f"{kind} {label}" for kind, label in shown.items())
+    assert clouds[0].x == f"client {client}, classes: " + ", ".join(
+        f"{kind} {label}" for kind, label in shown.items()
+    )
     assert re.fullmatch(r"class r \(\d+ % of pairs deviate\)", bounds[0].x)
     assert [panel.title for panel in bars] == ["after, fedavg", "after, FedLC"]
     assert [panel.title for panel in bounds] == ["after, plain", "after, calibrated"], "of the common model"

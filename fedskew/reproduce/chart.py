@@ -47,14 +47,14 @@ class Panel(NamedTuple):
         return any(one.second for one in self.series)
 
     @property
-    def bars(self) -> int:
-        """How many of them stand beside each other."""
-        return sum(len(one.x) for one in self.series if one.kind == "bar")
+    def written(self) -> int:
+        """How many bars beside each other say their number."""
+        return sum(len(one.written) for one in self.series if one.kind == "bar")
 
     @property
     def upright(self) -> bool:
-        """Whether what is written on bars needs less room."""
-        return sum(len(one.written) for one in self.series) > _LYING
+        """Whether these numbers need less room."""
+        return self.written > _LYING
 
 
 class Chart(NamedTuple):
@@ -76,7 +76,7 @@ class Chart(NamedTuple):
 
 
 _BESIDE = 3  # panels in a row
-_BAR = 14  # pixels of a bar that can be read
+_BAR = 22  # pixels for a bar whose number can be read
 _LYING = 12  # bars on which a number can lie
 _HEIGHT, _BETWEEN = 250, 100  # pixels of a panel and of what is written under and over it
 _WIDE = (
@@ -90,7 +90,7 @@ def page(charts: Sequence[Chart], path: Path) -> None:
 
     parts = [
         _WIDE.format(
-            width=max(280, *(_BAR * panel.bars for panel in chart.panels)) * chart.grid[1] + 180,
+            width=max(280, *(_BAR * panel.written for panel in chart.panels)) * chart.grid[1] + 180,
             figure=pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0),
         )
         for number, chart in enumerate(charts)

@@ -113,7 +113,9 @@ def _map(title: str, found: Record, options: Record) -> list[Panel]:
     if "map" not in found:
         return []
     shown = ", ".join(f"{kind} {label}" for kind, label in found["shown"].items())
-    return [Panel(title, f"client {found['client']}: {shown}", "", _clouds(found["map"], found["kinds"]))]
+    return [
+        Panel(title, f"client {found['client']}, classes: {shown}", "", _clouds(found["map"], found["kinds"]))
+    ]
 
 
 def _clouds(points: Sequence[Sequence[float]], names: Sequence[object]) -> tuple[Series, ...]:
