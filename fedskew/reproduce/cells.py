@@ -31,9 +31,7 @@ class Cell(NamedTuple):
     config: Config
     study: Settings
     per_seed: tuple[str, ...]
-    digest: (
-        str  # tells settings apart, whatever the recipe calls them; a new setting with a default changes none
-    )
+    digest: str  # of what the recipe says: a new setting with a default changes none
     run: str  # the name of its runs, in whichever recipe it stands
     quick_run: str  # that of the same cell in quick scale
 

@@ -20,8 +20,8 @@ _HEAD = """# Reproduction
 What five papers on label skew claim, and what came out here. This page is written by
 `python -m fedskew.reproduce.document` from the files in `results/`; a test compares the two.
 `fedskew recipes` lists the tables and figures with what they cost on your machine,
-`fedskew reproduce RECIPE` runs what is missing. Where the quick run of a cell is there, the full one goes on from it,
-unless a method follows a schedule over all rounds (FedPHP, MAP).
+`fedskew reproduce RECIPE` runs what is missing. Where the same code made a quick run of the cell, the full one goes on
+from it, unless a method follows a schedule over all rounds (FedPHP, MAP).
 
 How claims are judged. Methods are compared in pairs: the same partition, participants and, where networks are the
 same, initial model under each seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain.
