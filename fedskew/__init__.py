@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fedskew.data.dataset import Dataset
     from fedskew.data.federation import Training
     from fedskew.data.partition import IID, Dirichlet, Incomplete, Labels, Natural, PowerLaw, Shards
+    from fedskew.engines.choose import Choice
     from fedskew.experiment import Experiment, run
     from fedskew.method import Method
     from fedskew.results import Result, Results
@@ -19,6 +20,7 @@ _HOMES = {
     "fedskew.data.dataset": ("Dataset",),
     "fedskew.data.federation": ("Training",),
     "fedskew.data.partition": ("IID", "Dirichlet", "Incomplete", "Labels", "Natural", "PowerLaw", "Shards"),
+    "fedskew.engines.choose": ("Choice",),
     "fedskew.experiment": ("Experiment", "run"),
     "fedskew.method": ("Method",),
     "fedskew.results": ("Result", "Results"),
@@ -29,6 +31,7 @@ _LAZY = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "IID",
     "SGD",
+    "Choice",
     "Dataset",
     "Dirichlet",
     "Experiment",

@@ -88,6 +88,14 @@ class Algorithm:
         self, message: State, kept: State, data: Client, differentiate: Differentiate = autograd
     ) -> tuple[Reply, State]:
         """A client's whole round as one pure function."""
+        if not self.model.draws:
+            return self._local(message, kept, data, differentiate)
+        with keys.chance("dropout", self.seed, int(message["clock"]["round"]), int(data.id)):
+            return self._local(message, kept, data, differentiate)
+
+    def _local(
+        self, message: State, kept: State, data: Client, differentiate: Differentiate
+    ) -> tuple[Reply, State]:
         round = int(message["clock"]["round"])
         kit = self._kit(round)
         received = {**self.method.share.take(message["shared"], data), **kept["private"]}
@@ -176,7 +184,8 @@ class Algorithm:
         private = kept["private"] if kept else tree.pick(self.initial, self.private)
         received = {**self.method.share.take(server["shared"], data), **private}
         kit = Kit(self.model, self.method, self.shared, replace(self.solver, warmup=0))
-        end = adapt(kit, received, data, self.expected, steps)
+        with keys.chance("dropout", self.seed, int(data.id)):
+            end = adapt(kit, received, data, self.expected, steps)
         trained = self.method.share.put(server["shared"], tree.pick(end, self.shared), data)
         return {**self.overall(server), **tree.pick(end, self.private), **trained}
 

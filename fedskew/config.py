@@ -204,11 +204,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 def _anchored(config: Config, folder: Path) -> Config:
     """A file of one's own is looked for beside the configuration first; a run keeps where it was found."""
-    own = config.data.options.get("path")
-    if not isinstance(own, str) or Path(own).expanduser().is_absolute():
-        return config
-    found = next((place for place in (folder / own, Path(own)) if place.exists()), None)
-    return config if found is None else config.changed({"data.path": str(found.resolve())})
+    for key, own in (("data.path", config.data.options.get("path")), ("split.file", config.split.file)):
+        if not isinstance(own, str) or Path(own).expanduser().is_absolute():
+            continue
+        found = next((place for place in (folder / own, Path(own)) if place.exists()), None)
+        config = config if found is None else config.changed({key: str(found.resolve())})
+    return config
 
 
 def parse(table: Mapping[str, object], where: str) -> Config:

@@ -81,6 +81,12 @@ class Experiment:
                 "a partition, or the Path of a saved one."
             )
         method = self._method
+        for name, value, kind, such in (
+            ("method", method, Method, "the name of a preset"),
+            ("engine", self.engine, Choice, "Choice('serial')"),
+        ):
+            if not isinstance(value, kind):
+                raise ConfigError(f"Experiment.{name} = {value!r}: should be a {kind.__name__}, e.g. {such}.")
         for name in self.also:
             method.check_model(name)
 
@@ -174,6 +180,8 @@ class Experiment:
         self, seeds: Sequence[int] = (0,), on_round: Callable[[int, Record], None] | None = None
     ) -> Results:
         """Runs every seed and returns what was measured."""
+        if isinstance(seeds, int) or len(set(seeds)) < len(seeds):
+            raise ConfigError(f"seeds = {seeds!r}: name every seed once, e.g. range(3) or [0, 7].")
         data = self.dataset()
         found = []
         for seed in seeds:

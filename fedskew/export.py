@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import warnings
@@ -51,10 +52,12 @@ def safetensors(taken: Taken, path: Path) -> None:
 
 def torchscript(taken: Taken, path: Path) -> None:
     """A program for torch.jit.load: raw inputs [N, ...] to scores [N, C]."""
+    made = io.BytesIO()  # of a file that cannot be opened torch says what nobody understands
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch would rather have torch.export
         traced = torch.jit.trace(taken.module, _example(taken))  # type: ignore[no-untyped-call]
-        torch.jit.save(traced, str(path))
+        torch.jit.save(traced, made)
+    path.write_bytes(made.getvalue())
 
 
 def onnx(taken: Taken, path: Path) -> None:

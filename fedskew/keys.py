@@ -1,5 +1,8 @@
 """The one place where randomness is drawn: every stream has a name and a key, never a position in a sequence."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +29,16 @@ def stream(name: str, seed: int, *key: int) -> np.random.Generator:
 def integer(name: str, seed: int, *key: int) -> int:
     """A seed for torch's generators."""
     return int(stream(name, seed, *key).integers(2**62))
+
+
+@contextmanager
+def chance(name: str, seed: int, *key: int) -> Iterator[None]:
+    """What torch draws inside comes from this stream."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(integer(name, seed, *key))
+        yield
 
 
 def participants(seed: int, round: int, clients: int, ratio: float) -> tuple[int, ...]:

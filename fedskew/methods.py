@@ -117,8 +117,10 @@ def preset(name: str) -> Method:
 
 def compose(names: str) -> Method:
     """Several presets in one, e.g. "fedlc+scaffold"."""
-    first, *others = names.split("+")
+    first, *others = (name.strip() for name in names.split("+"))
     method = preset(first)
+    if len({first, *others}) <= len(others):
+        raise ConfigError(f"{names}: a method is named twice. Name every one once.")
     for other in others:
         try:
             method = method + preset(other)

@@ -7,7 +7,7 @@ import os
 import queue
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from traceback import format_exception
@@ -34,7 +34,12 @@ def prepare() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     # Workers share what is imported before they are forked; vmap imports torch._dynamo at its first gradient.
     context.set_forkserver_preload(["fedskew.runs", "torch._dynamo"])
-    forkserver.ensure_running()
+    resource_tracker.ensure_running()  # which would unblock the signal when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is ours to answer
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 
 

@@ -1,12 +1,13 @@
 """Ranges that settings must lie in, as types, and the check that they do."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 from weakref import WeakKeyDictionary
 
 from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
 
-from fedskew.errors import ConfigError, reason
+from fedskew.errors import ConfigError, reason, unknown
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -30,6 +31,22 @@ def enforce(settings: Any, *names: str) -> None:
             why = reason(error.errors()[0]["msg"])
             raise ConfigError(f"{kind.__name__}.{name} = {value!r}: {why}.") from None
         object.__setattr__(settings, name, checked)
+
+
+def built(cls: type, options: Mapping[str, object], what: str) -> Any:
+    """The dataclass with these options; ConfigError names the first that is unknown, lacking or does not fit."""
+    known = [field.name for field in fields(cls)]
+    for option in options:
+        if option not in known:
+            raise ConfigError(unknown(f"option of {what}", option, known or ["(it has none)"]))
+    try:
+        return TypeAdapter(cls).validate_python(dict(options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise ConfigError(f"{what} needs the option {where}; it takes {', '.join(known)}.") from None
+        raise ConfigError(f"{what}: {where} = {first['input']!r}: {reason(first['msg'])}.") from None
 
 
 _KNOWN: WeakKeyDictionary[type, dict[str, TypeAdapter[Any]]] = WeakKeyDictionary()  # classes may come and go

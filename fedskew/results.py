@@ -89,6 +89,14 @@ class Results:
         """All seeds of a method."""
         return sorted((run for run in self.runs if run.method == method), key=lambda run: run.seed)
 
+    def common(self, metric: str) -> Results:
+        """The runs of the seeds that all methods with a mean have; all runs where there is no such seed."""
+        means = {row.method: row.values[metric].mean for row in self.summary((metric,))}
+        seeds = {m: {run.seed for run in self.of(m)} for m, mean in means.items() if not math.isnan(mean)}
+        shared = set.intersection(*seeds.values()) if seeds else set[int]()
+        kept = [run for run in self.runs if run.seed in shared or run.method not in seeds]
+        return Results(tuple(kept)) if shared else self
+
     def summary(self, metrics: tuple[str, ...] = tuple(HEADLINES), rounds: int = 10) -> list[Row]:
         """Mean and deviation over seeds of the mean of the last `rounds` rounds."""
         return [self._row(method, metrics, rounds) for method in self.methods()]
@@ -105,9 +113,10 @@ class Results:
 
     def __str__(self) -> str:
         names = [HEADLINES[name] for name in HEADLINES]
-        lines = ["method".ljust(24) + "".join(name.rjust(len(name) + 3) for name in names)]
+        wide = [max(len(name), len("100.0 ± 10.0")) + 3 for name in names]
+        lines = ["method".ljust(24) + "".join(name.rjust(w) for name, w in zip(names, wide, strict=True))]
         for row in self.summary():
-            cells = (row.text(m).rjust(len(HEADLINES[m]) + 3) for m in HEADLINES)
+            cells = (row.text(m).rjust(w) for m, w in zip(HEADLINES, wide, strict=True))
             lines.append(row.method.ljust(24) + "".join(cells))
         return "\n".join(lines)
 

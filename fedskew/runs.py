@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -200,13 +200,27 @@ def refuse_other(config: Config, place: Path) -> None:
     found = parse(RunReader(place).config(), str(place / layout.CONFIG))
     same = found.changed({"engine": config.engine.model_dump(), "seeds": list(config.seeds)})
     if same != config:
-        raise ConfigError(f"{place} holds a run with other settings. Remove it, or use another --out.")
+        key, theirs, ours = next(_differences(same.model_dump(), config.model_dump()))
+        raise ConfigError(
+            f"{place} holds a run with other settings ({key} = {theirs!r}, not {ours!r}). Remove it, or use another "
+            "name (-s name=...) or --out."
+        )
+
+
+def _differences(one: object, other: object, key: str = "") -> Iterator[tuple[str, object, object]]:
+    """Dotted keys with their two values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in {**one, **other}:
+            yield from _differences(one.get(name), other.get(name), f"{key}.{name}".lstrip("."))
+    elif one != other:
+        yield key, one, other
 
 
 def refuse_existing(config: Config, seed: int, out: Path) -> None:
     """Raises before anything is written where a run is already there."""
     place = folder(config, seed, out)
     if layout.is_run(place):
+        refuse_other(config, place)
         raise ConfigError(
             f"{place} already holds a run. Continue it with `fedskew resume {place}` (a comparison: the same "
             "command with --resume), or choose another name or --out."

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fedskew.data.partition.dealing import Indices
 from fedskew.data.table import read_csv
 from fedskew.errors import ConfigError, DataError
+from fedskew.store import layout
+from fedskew.store.reader import RunReader
 
 CENSUS = "census.json"  # a run writes it beside its partition
 
@@ -23,6 +25,7 @@ class Tally(NamedTuple):
 
     counts: Indices  # [K, C]
     classes: tuple[str, ...]
+    participation: float | None = None  # where a configuration or a run says it
 
 
 def read(path: Path, data: str | None = None) -> Tally:
@@ -69,11 +72,16 @@ def _numbers(column: NDArray[Any]) -> bool:
 def _census(path: Path) -> Tally:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Tally(np.array(found["train"], dtype=np.int64), tuple(map(str, found["classes"])))
+        classes = tuple(map(str, found["classes"]))
+        return Tally(np.array(found["train"], dtype=np.int64), classes, _participation(path.parent))
     except FileNotFoundError as error:
         raise ConfigError(f"{path.parent}: no run there. `fedskew ls` lists the runs.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: is not what a run writes ({error!r}).") from error
+
+
+def _participation(place: Path) -> float | None:
+    return float(RunReader(place).config()["train"]["participation"]) if layout.is_run(place) else None
 
 
 def _partition(path: Path, data: str | None) -> Tally:
@@ -98,7 +106,8 @@ def _configured(path: Path) -> Tally:
     config = load(path)
     plan = build.experiment(config)
     data = plan.dataset()
-    return Tally(plan.federation(data, config.seeds[0]).counts.numpy(), data.classes)
+    counts = plan.federation(data, config.seeds[0]).counts.numpy()
+    return Tally(counts, data.classes, config.train.participation)
 
 
 def _checked(tally: Tally, path: Path) -> Tally:

@@ -31,6 +31,12 @@ class Model(NamedTuple):
     buffers: frozenset[str]  # names that are state, not parameters
     width: int  # length of a feature vector
     classes: int
+    draws: bool = False  # whether a forward pass in training is random (dropout)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether many clients can run at once: no batch statistics, and nothing random of a client's own."""
+        return not self.buffers and not self.draws
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -156,7 +156,17 @@ def test_compare_is_continued_and_completed(here: Path) -> None:
         f"runs/run-{method}/{seed}" for method in ("fedavg", "fedlc") for seed in (0, 1)
     }
     assert before == {p: p.read_bytes() for p in before}
-    assert fedskew(*words, "--resume", "-s", "train.lr=0.1").code == 2
+    for way in (("--resume",), (), ("--dry-run",)):
+        other = fedskew(*words, *way, "--seeds", "0:2", "-s", "train.lr=0.1")
+        assert other.code == 2
+        assert "holds a run with other settings (train.lr = 0.05, not 0.1)" in other.err
+        assert "another name" in other.err
+    assert fedskew(*words, "--dry-run").code == 2, "it is there"
+    twice = fedskew("compare", "c.toml", "--methods", "fedova,fedova", "--dry-run")
+    assert (twice.code, "is asked for twice" in twice.err) == (2, True)
+    spaced = works("compare", "c.toml", "--methods", "fedlc + fedprox", "--dry-run", "--seeds", "3,4")
+    assert 'name = "run-fedlc+fedprox"' in spaced
+    assert "seeds = [\n    3,\n    4,\n]" in spaced
 
 
 def test_compare_takes_up_only_what_failed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

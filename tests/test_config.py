@@ -64,6 +64,16 @@ def test_overrides_are_typed_and_checked(tmp_path: Path) -> None:
         load(path, ["train.rounds=many"])
 
 
+def test_own_files_are_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "split.json").write_text("{}", encoding="utf-8")
+    (folder / "c.toml").write_text('[split]\nfile = "split.json"\n', encoding="utf-8")
+    assert load(folder / "c.toml").split.file == str(folder / "split.json")
+    (folder / "split.json").unlink()
+    assert load(folder / "c.toml").split.file == "split.json", "it may be where the run is begun"
+
+
 def test_the_page_is_in_step_with_the_schema() -> None:
     spec = importlib.util.spec_from_file_location("configuration", ROOT / "tools" / "configuration.py")
     assert spec

@@ -125,9 +125,11 @@ def test_parquet_table(folder: Folder, tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("a,kind\n1,x\n2\n", "row 3 has 1 values for 2"),
-        ("a,kind\n1,x\n,y\n", "column 'a' is not all numbers"),
-        ("a,kind\n1,x\nnan,y\n", "no finite number in data row 2"),
-        ("a,kind\n1,x\nhello,y\n", "column 'a' is not all numbers"),
+        ("a,kind\n1,x\n,y\n", r"row 3 has '' in column 'a', which is no finite number \(1 of 2 rows\)"),
+        ("a,kind\n1,x\nnan,y\n", "row 3 has 'nan' in column 'a'"),
+        ("a,kind\n1,x\nhello,y\n", r"row 3 has 'hello'.* drop = \['a'\]"),
+        ("a,kind\n1,x\n2, \n3,y\n", "row 3 has no 'kind'"),
+        ("a,kind\n1,x\n2,x\n", "column 'kind' has one class only"),
         ("a,b\n1,2\n", "unknown column 'kind'"),
         ("a,a,kind\n1,2,x\n", "same name"),
         ("kind\nx\ny\n", "no column is left"),
@@ -140,6 +142,51 @@ def test_tables_that_make_no_sense(folder: Folder, tmp_path: Path, text: str, wh
     (tmp_path / "table.csv").write_text(text)
     with pytest.raises(DataError, match=f"table.csv: .*{why}"):
         load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind")
+
+
+def test_every_row_of_a_table_names_its_client(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a,kind,site\n1,x,1\n2,y,\n")
+    with pytest.raises(DataError, match="row 3 has no 'site'"):
+        load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind", client="site")
+    for clients in ([1.0, np.nan, 2.0], [1.2, 1.8, 2.0]):
+        with pytest.raises(DataError, match="client has values that are no whole numbers"):
+            from_arrays(np.ones((3, 2)), np.arange(3), client=np.array(clients))
+
+
+def test_a_file_that_one_may_not_read_is_not_to_be_deleted(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_csv(tmp_path / "table.csv", rows())
+
+    def refuse(path: Path, *_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(
+        DataError, match=r"table\.csv: cannot be read \(Permission denied\). Make it readable"
+    ):
+        folder.digest(tmp_path / "table.csv", "sha256")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("csv", "label", 3),
+        ("csv", "path", ["a"]),
+        ("csv", "drop", "pulse"),
+        ("csv", "seed", "x"),
+        ("csv", "seed", -1),
+        ("csv", "normalise", "maybe"),
+        ("synthetic", "lam", "x"),
+        ("synthetic", "clients", 2.5),
+        ("mit-bih", "window", "x"),
+    ],
+)
+def test_options_of_data_have_types(name: str, option: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"dataset {name}: {option} = .*: "):
+        registry.dataset(
+            name, {"path": "t.csv", "label": "kind", option: value} if name == "csv" else {option: value}
+        )
 
 
 def test_a_table_with_a_strange_test_column(folder: Folder, tmp_path: Path) -> None:

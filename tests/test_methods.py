@@ -44,7 +44,9 @@ def test_compositions_fill_the_slots_of_both() -> None:
     assert made.terms == (ControlVariates(),)
     assert made.aggregate == Mean("uniform")
     assert made.server.name == "AdaptiveServer"
-    assert compose("fedavg+fedlc") == compose("fedlc+fedavg") == preset("fedlc")
+    assert compose("fedavg+fedlc") == compose("fedlc + fedavg") == preset("fedlc")
+    with pytest.raises(ConfigError, match="fedlc\\+fedprox\\+fedlc: a method is named twice"):
+        compose("fedlc+fedprox+fedlc")
 
 
 def test_map_is_its_two_ancestors_and_a_schedule() -> None:

@@ -123,6 +123,34 @@ def test_a_network_may_be_one_layer_or_hold_single_numbers(
         assert 0 <= found.runs[0].last("global.accuracy") <= 1
 
 
+def dropping(outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, outputs))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "per-fedavg", "map", "fedova"])
+def test_dropout_depends_on_the_seed_the_round_and_the_client_alone(method: str) -> None:
+    data = torch.randn(60, 5), torch.arange(60) % 3
+
+    def fit(engine: Choice) -> str:
+        torch.rand(3)  # what others draw does not matter
+        found = Experiment(data, IID(clients=3), dropping, method, rounds=2, engine=engine).fit()
+        return repr(found.runs[0].records)
+
+    first = fit(Choice("serial"))
+    assert fit(Choice("serial")) == first
+    assert fit(Choice("pool", workers=2)) == first
+    assert fit(Choice()) == first
+    before = torch.random.get_rng_state()
+    fit(Choice("serial"))
+    torch.rand(3)
+    after = torch.random.get_rng_state()
+    torch.random.set_rng_state(before)
+    torch.rand(6)
+    assert torch.equal(torch.random.get_rng_state(), after), "nothing is drawn from what is the user's"
+    with pytest.raises(ConfigError, match="cannot run a network with batch-norm or dropout"):
+        fit(Choice("vectorised"))
+
+
 def test_the_head_of_one_layer_is_the_layer() -> None:
     found = from_module(lambda: nn.Linear(5, 3))
     assert (found.head, found.width, found.classes) == (("weight", "bias"), 5, 3)

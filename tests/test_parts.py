@@ -366,6 +366,11 @@ def test_uniform_weights_are_a_setting() -> None:
         ({"rounds": -1}, r"Experiment\.rounds = -1"),
         ({"participation": 5}, r"Experiment\.participation = 5"),
         ({"split": "dirichlet"}, "should be a scheme, e.g. Dirichlet"),
+        ({"engine": "serial"}, r"Experiment.engine = 'serial': should be a Choice, e.g. Choice\('serial'\)"),
+        (
+            {"method": parts.CalibratedSoftmax()},
+            "Experiment.method = .*: should be a Method, e.g. the name of a preset",
+        ),
         ({"method": "fedlcc"}, "Did you mean 'fedlc'"),
         ({"also": ("inherited",)}, "unknown personal model of this method 'inherited'"),
     ],

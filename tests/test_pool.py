@@ -1,6 +1,7 @@
 """The pool gives the serial engine's bits, for any number of workers, whatever happens to them."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,17 @@ def test_every_preset_backend_and_number_of_workers_gives_the_same_bits(
     serial = three_rounds(method, backend, None)
     for workers in (1, 2, 4):
         assert three_rounds(method, backend, workers) == serial, workers
+
+
+def test_an_interrupt_is_not_for_the_process_that_workers_come_from() -> None:
+    script = (
+        "import signal; from multiprocessing import forkserver; from fedskew import parallel; parallel.prepare(); "
+        "assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()); "
+        "print(open(f'/proc/{forkserver._forkserver._forkserver_pid}/status').read())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    masks = re.findall(r"Sig(?:Ign|Blk):\t(\w+)", done.stdout)
+    assert any(int(mask, 16) & 1 << (signal.SIGINT - 1) for mask in masks)
 
 
 def test_a_worker_killed_between_rounds_is_replaced() -> None:

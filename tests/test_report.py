@@ -32,6 +32,8 @@ from fedskew.report.page import Page, compose, embedded, standalone, write
 from fedskew.report.study import Study, study
 from fedskew.report.table import Cell, escape_latex, number, size, spread, text
 from fedskew.report.table import make as make_table
+from fedskew.results import Result as Kept
+from fedskew.results import Results
 from fedskew.stats import Mean
 
 EVIL = "<script>alert(1)</script>"
@@ -204,7 +206,22 @@ def test_methods_are_paired_on_the_seeds_they_share(tmp_path: Path) -> None:
     ]
     found = answer.finding(studied(places).settings[0], "global.accuracy")
     assert found is not None
-    assert found.against[0].seeds == 1
+    assert (found.seeds, found.against[0].seeds) == (1, 1)
+
+
+def test_the_best_is_chosen_on_the_seeds_that_all_have(tmp_path: Path) -> None:
+    """By all seeds of each, fedavg would be the best: it was run under a good one more."""
+    names = {"fedavg": (0.5, 0.9), "fedlc": (0.6,)}
+    runs_of = {
+        name: [Kept(name, name, seed, ({"round": 0, "global.accuracy": v},)) for seed, v in enumerate(values)]
+        for name, values in names.items()
+    }
+    every = Results(tuple(run for runs in runs_of.values() for run in runs))
+    assert every.best("global.accuracy") == "fedavg"
+    assert every.common("global.accuracy").best("global.accuracy") == "fedlc"
+    assert every.common("personal.accuracy") == every, "nobody has it"
+    places = [make(tmp_path, settings("fedavg"), s) for s in (0, 1)] + [make(tmp_path, settings("fedlc"), 1)]
+    assert any("not all have the same seeds" in note for note in studied(places).notes)
 
 
 # Runs put in order

@@ -32,8 +32,14 @@ def advise(
         str | None, typer.Option("--data", help="The dataset that a saved partition divides.")
     ] = None,
     participation: Annotated[
-        float, typer.Option("--participation", min=0.0, max=1.0, help="Share of clients in a round.")
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            "--participation",
+            min=0.001,
+            max=1.0,
+            help="Share of clients in a round. Default: what COUNTS says, or 0.5.",
+        ),
+    ] = None,
     results: Annotated[Path, typer.Option("--results", help="Where measurements are kept.")] = Path(
         "results"
     ),
@@ -43,8 +49,13 @@ def advise(
 
     found = tally.read(counts, data)
     measured = evidence.gather(results, (advise.OVERALL, advise.PERSONAL))
-    advice = advise.advise(found, measured, participation)
-    for line in lines(advice, participation):
+    share = participation or found.participation or 0.5
+    advice = advise.advise(found, measured, share)
+    if not measured:
+        console.print(
+            f"No measurements in {results}: name the folder of results of a clone with --results.\n"
+        )
+    for line in lines(advice, share):
         console.print(line, markup=False, soft_wrap=True)
 
 

@@ -14,7 +14,7 @@ from fedskew.cli.main import app
 from fedskew.cli.run import seeds_of
 from fedskew.cli.screen import Progress, console, table
 from fedskew.cli.training import terminated_is_interrupted
-from fedskew.errors import DivergedError, FedskewError
+from fedskew.errors import ConfigError, DivergedError, FedskewError
 
 if TYPE_CHECKING:
     from fedskew.parallel import News
@@ -108,6 +108,8 @@ def reproduce(
     from fedskew.reproduce.cells import cells as every
     from fedskew.reproduce.cells import check, select
 
+    if plan and show:
+        raise ConfigError("--plan tells what is missing, --show what is there: choose one of them.")
     room = Room(out, results, workers, time.monotonic() + 60 * (1e9 if minutes is None else minutes))
     patterns = [pattern for given in cells or () for pattern in given.split(",")]
     failed: list[FedskewError] = []
@@ -144,7 +146,8 @@ def _work(
     count = room.workers or cores()
     hours = plan.seconds / 3600 / count
     console.print(
-        f"{recipe.name}: {len(plan.tasks)} runs are missing, about {hours:.1f} hours with {count} workers."
+        f"{recipe.name}: {len(jobs)} runs are missing, about {hours:.1f} hours with {count} workers"
+        + (f" for the {len(plan.tasks)} that can be made here." if plan.refused else ".")
     )
     for error in {str(error) for _, error in plan.refused}:
         console.print(f"not here: {error}", markup=False)
@@ -197,7 +200,8 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
     for score in recipe.tables:
         _table(recipe, entries, score)
     off = f"a ! an accuracy more than {BAND:g} points from the published one"
-    console.print(f"A * marks fewer than three seeds, {off}." if entries else "Nothing has been run yet.")
+    none = f"Nothing of it is in {room.results} or {room.out}."
+    console.print(f"A * marks fewer than three seeds, {off}." if entries else none)
     for ranking in contest.rankings(recipe, entries):
         console.print(contest.sentence(recipe, ranking), markup=False)
     for one in judge(recipe, entries):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -57,7 +58,7 @@ def run(
     loaded = load(config, set or [])
     chosen = seeds_of(seeds, loaded.seeds)
     if dry_run:
-        _dry(loaded)
+        _dry([(loaded, seed) for seed in chosen], out)
         return
     from fedskew.track import open_all
 
@@ -96,14 +97,13 @@ def compare(
     given = [*(set or []), *([f"engine.name={engine}"] if engine else [])]
     varied = {value: load(config, [*given, *filter(None, [value])]) for value in _values(over)}
     each = [_with(one, name, value) for value, one in varied.items() for name in names]
+    jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
     if dry_run:
-        for one in each:
-            _dry(one)
+        _dry(jobs, out)
         return
     from fedskew.track import open_all
 
     trackers = open_all(track or [])
-    jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
     places = _again(jobs, out, only_failed=failed) if resume or failed else _begun(jobs, out)
     if failed and not places:
         console.print("none of these runs has failed.")
@@ -165,7 +165,8 @@ def _values(over: str | None) -> list[str]:
 def _with(config: Config, method: str, value: str = "") -> Config:
     key, _, text = value.partition("=")
     suffix = f"-{key.rpartition('.')[2]}{text}" if value else ""
-    return config.changed({"method.preset": method, "name": f"{config.name}-{method}{suffix}"})
+    name = re.sub(r"[^A-Za-z0-9.+_-]", "", f"{config.name}-{method}{suffix}")
+    return config.changed({"method.preset": method, "name": name})
 
 
 def _refuse_twice(jobs: Sequence[tuple[Config, int]]) -> None:
@@ -175,19 +176,28 @@ def _refuse_twice(jobs: Sequence[tuple[Config, int]]) -> None:
         raise ConfigError(f"{twice} is asked for twice: name every method, value and seed once.")
 
 
-def _dry(config: Config) -> None:
+def _dry(jobs: Sequence[tuple[Config, int]], out: Path) -> None:
     from fedskew import runs
 
-    runs.plan(config, config.seeds[0], RUNS)
-    console.print(config.toml(), markup=False)
+    _refuse_taken(jobs, out)
+    for config in {config.name: config for config, _ in jobs}.values():
+        seeds = [seed for one, seed in jobs if one.name == config.name]
+        runs.plan(config, seeds[0], out)
+        console.print(config.changed({"seeds": seeds}).toml(), markup=False)
 
 
-def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
+def _refuse_taken(jobs: Sequence[tuple[Config, int]], out: Path) -> None:
     from fedskew import runs
 
     _refuse_twice(jobs)
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
+
+
+def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
+    from fedskew import runs
+
+    _refuse_taken(jobs, out)
     settled: dict[str, dict[str, Any]] = {}
     plans = []  # nothing is written if one is refused
     for config, seed in jobs:

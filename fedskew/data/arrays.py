@@ -17,6 +17,7 @@ from fedskew.data.scale import standardised
 from fedskew.data.source import Source
 from fedskew.data.split import stratified
 from fedskew.errors import DataError
+from fedskew.ranges import Natural
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Arrays(Source):
     name: ClassVar[str] = "arrays"
     path: str
     normalise: bool = True
-    seed: int = 0
+    seed: Natural = 0
 
     def files(self, folder: Folder) -> tuple[Path, ...]:
         """The .npz file."""
@@ -92,6 +93,8 @@ def check(
         raise DataError(f"{name}: x of sample {int(np.argwhere(~np.isfinite(x))[0][0])} is not finite.")
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.round(y)).all()):
         raise DataError(f"{name}: y has values that are no whole numbers, so they are no classes.")
+    if client is not None and client.dtype.kind == "f" and not (client == np.round(client)).all():
+        raise DataError(f"{name}: client has values that are no whole numbers, so they name no clients.")
     if y.dtype.kind not in "buifUS" or len(np.unique(y)) < 2:
         raise DataError(f"{name}: y ({y.dtype}) must have at least two different classes.")
 

@@ -52,6 +52,8 @@ def _compute(path: Path, how: How) -> str:
                 return _hash(stream, "sha256", LARGEST_CONTENT, path)
         with path.open("rb") as plain:
             return _hash(plain, how, None, path)
+    except PermissionError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Make it readable for you.") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error}). Delete it and get it again.") from error
 

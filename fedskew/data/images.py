@@ -21,6 +21,7 @@ from fedskew.data.scale import scaled, statistics_of_bytes
 from fedskew.data.source import Source
 from fedskew.data.split import stratified
 from fedskew.errors import ConfigError, DataError
+from fedskew.ranges import Natural
 
 LARGEST = 1 << 26  # bytes of one image file
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
@@ -106,7 +107,7 @@ class ImageFolder(Source):
     size: int = 32
     colour: bool = True
     clients: str | None = None
-    seed: int = 0
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= 1024:

@@ -15,6 +15,7 @@ from fedskew.data.safe import read_bytes
 from fedskew.data.source import Source
 from fedskew.data.split import stratified
 from fedskew.errors import ConfigError, DataError
+from fedskew.ranges import Natural
 
 URL = "https://physionet.org/files/mitdb/1.0.0/"
 SUMS = File(
@@ -46,7 +47,7 @@ class MITBIH(Source):
 
     name: ClassVar[str] = "mit-bih"
     window: int = 256
-    seed: int = 0
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
         if not 2 <= self.window <= 4096:

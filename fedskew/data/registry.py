@@ -1,7 +1,6 @@
 """Every dataset by name: which class holds its options, and how to load it."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,18 +58,10 @@ def settings(name: str) -> "type[Source]":
 
 def dataset(name: str, options: Mapping[str, object] | None = None) -> "Source":
     """The settings object of the dataset `name` with `options` filled in."""
-    cls, given = settings(name), dict(options or {})
-    known = [field.name for field in fields(cls)]
-    for option in given:
-        if option not in known:
-            raise ConfigError(unknown(f"option of dataset {name}", option, known or ["(it has none)"]))
-    for field in fields(cls):
-        if field.name not in given and field.default is field.default_factory is MISSING:
-            raise ConfigError(f"dataset {name} needs the option {field.name}; it takes {', '.join(known)}.")
-    try:
-        return cls(**given)
-    except TypeError as error:
-        raise ConfigError(f"dataset {name}: {error}. Its options: {', '.join(known)}.") from error
+    from fedskew.ranges import built
+
+    found: Source = built(settings(name), options or {}, f"dataset {name}")
+    return found
 
 
 def load(

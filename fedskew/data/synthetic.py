@@ -13,6 +13,7 @@ from fedskew.data.folder import Folder
 from fedskew.data.source import Source
 from fedskew.data.split import stratified
 from fedskew.errors import ConfigError
+from fedskew.ranges import Count, Natural
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,12 +30,12 @@ class Synthetic(Source):
     name: ClassVar[str] = "synthetic"
     lam: float = 0.0
     mu: float = 0.0
-    clients: int = 100
+    clients: Count = 100
     inputs: int = 60
     classes: int = 10
     keep_classes: int | None = None
     thinning: float = 1.0
-    seed: int = 0
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
         if self.lam < 0 or self.mu < 0:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ from fedskew.data.folder import Folder
 from fedskew.data.safe import gunzip, read_bytes
 from fedskew.data.source import Source
 from fedskew.errors import DataError, unknown
+from fedskew.ranges import Natural
 
 LARGEST_TEXT = 1 << 27  # bytes; more belongs into a .parquet or .npz
 LARGEST_PARQUET = 1 << 31  # bytes when unpacked, and cells
@@ -39,7 +41,7 @@ class CSV(Source):
     drop: Sequence[str] = ()
     separator: str = ","
     normalise: bool = True
-    seed: int = 0
+    seed: Natural = 0
 
     def files(self, folder: Folder) -> tuple[Path, ...]:
         """The table."""
@@ -62,7 +64,7 @@ class Parquet(Source):
     test: str | None = None
     drop: Sequence[str] = ()
     normalise: bool = True
-    seed: int = 0
+    seed: Natural = 0
 
     def files(self, folder: Folder) -> tuple[Path, ...]:
         """The table."""
@@ -128,6 +130,13 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
     inputs = [name for name in table if name not in special]
     if not inputs:
         raise DataError(f"{path}: no column is left as an input.")
+    for name in filter(None, (options.label, options.client)):
+        if (empty := [str(value).strip() == "" for value in table[name].tolist()]) and any(empty):
+            raise DataError(
+                f"{path}: row {_row(empty.index(True))} has no {name!r}. Fill it or drop the row."
+            )
+    if len(np.unique(table[options.label])) < 2:
+        raise DataError(f"{path}: column {options.label!r} has one class only; at least two are needed.")
     return from_arrays(
         np.stack([numbers(table[name], name, path) for name in inputs], axis=1),
         table[options.label],
@@ -141,18 +150,26 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
 
 def numbers(column: NDArray[Any], name: str, path: Path) -> NDArray[np.float64]:
     """A column as finite numbers."""
-    try:
-        values = column.astype(np.float64)
-    except (ValueError, TypeError) as error:
+    values = np.array([_number(cell) for cell in column.tolist()])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
         raise DataError(
-            f"{path}: column {name!r} is not all numbers ({error}). Leave it out: drop = [...]."
-        ) from error
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0]) + 1
-        raise DataError(
-            f"{path}: column {name!r} has no finite number in data row {row}. Fill it or drop the row."
+            f"{path}: row {_row(int(bad[0]))} has {str(column[bad[0]])!r} in column {name!r}, which is no finite "
+            f"number ({len(bad)} of {len(column)} rows). Mend it, or train without the column: drop = [{name!r}]."
         )
     return values
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _row(index: int) -> int:
+    """As a person counts: the header is row 1."""
+    return index + 2
 
 
 def flags(column: NDArray[Any], name: str, path: Path) -> NDArray[np.bool_]:

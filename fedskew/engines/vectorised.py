@@ -31,10 +31,10 @@ class Vectorised:
         block: int = 10,
         gate: Gate | None = None,
     ) -> None:
-        if algorithm.model.buffers:
+        if not algorithm.model.blocks:
             raise ConfigError(
-                "engine = 'vectorised' cannot run a network with batch-norm: a padded batch has no true "
-                "statistics. Use engine = 'serial' or 'pool'."
+                "engine = 'vectorised' cannot run a network with batch-norm or dropout: a padded batch has no "
+                "true statistics, and every client draws for itself. Use engine = 'serial' or 'pool'."
             )
         self.algorithm, self.block, self.gate = algorithm, block, gate
         self.feed = Feed.of(algorithm, federation, training)

@@ -11,6 +11,8 @@ from fedskew.kernels.shortcut import Shortcut
 from fedskew.tree import Tree
 from fedskew.values import Model, Out
 
+_RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
+
 
 def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = None) -> Model:
     """The module that `build` makes; the head is its last linear layer, or the modules named here."""
@@ -62,6 +64,7 @@ def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = Non
         buffers=buffers,
         width=_linear(entry, last=False).in_features,
         classes=leaf.out_features,
+        draws=any(isinstance(module, _RANDOM) for module in modules.values()),
     )
 
 

@@ -1,12 +1,11 @@
 """Every network by name: which class builds it, with which options, and what inputs it takes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fedskew.errors import ConfigError, reason, unknown
+from fedskew.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -141,22 +140,13 @@ def names() -> tuple[str, ...]:
 
 def network(name: str, options: Mapping[str, object] | None = None) -> Architecture:
     """The network `name` with its preset and then `options` filled in."""
-    from pydantic import TypeAdapter, ValidationError
+    from fedskew.ranges import built
 
     if name not in MODELS:
         raise ConfigError(unknown("model", name, MODELS))
-    entry, given = MODELS[name], dict(options or {})
+    entry = MODELS[name]
     cls = getattr(import_module(f"fedskew.models.{entry.module}"), entry.cls)
-    known = [field.name for field in fields(cls)]
-    for option in given:
-        if option not in known:
-            raise ConfigError(unknown(f"option of model {name}", option, known or ["(it has none)"]))
-    try:
-        found: Architecture = TypeAdapter(cls).validate_python({**entry.preset, **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"model {name}: {where} = {first['input']!r}: {reason(first['msg'])}.") from error
+    found: Architecture = built(cls, {**entry.preset, **(options or {})}, f"model {name}")
     return found
 
 

@@ -74,8 +74,8 @@ def findings(setting: Setting) -> list[Finding]:
 
 
 def finding(setting: Setting, metric: str) -> Finding | None:
-    """The best method by one metric, against all others on the seeds they share."""
-    results = setting.results
+    """The best method by one metric on the seeds that all have, against all others on the seeds they share."""
+    results = setting.results.common(metric)
     best = results.best(metric)
     if best is None:
         return None

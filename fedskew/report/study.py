@@ -80,7 +80,17 @@ def study(seen: Sequence[Seen]) -> Study:
         raise ConfigError("no run has finished a round yet, so there is nothing to report. Wait for one.")
     unique, twice = _without_repeats(begun)
     made = _settings(unique)
-    return Study(made, (*_notes(seen, unique), *twice))
+    return Study(made, (*_notes(seen, unique), *twice, *_unequal(made)))
+
+
+def _unequal(settings: Sequence[Setting]) -> list[str]:
+    """Settings whose methods were not run under the same seeds."""
+    uneven = [one.label for one in settings if len({tuple(arm.seeds) for arm in one.arms}) > 1]
+    return [
+        f"{label or 'The methods'}: not all have the same seeds. The best is chosen on those that all have; tables "
+        "show the mean of every method's own."
+        for label in uneven
+    ]
 
 
 def _settings(runs: Sequence[Seen]) -> tuple[Setting, ...]:
@@ -153,7 +163,9 @@ def _without_repeats(runs: Sequence[Seen]) -> tuple[list[Seen], list[str]]:
     for run in runs:
         key = _key({**_surroundings(run), **_method(run), "seed": run.seed})
         if key in kept:
-            notes.append(f"{run.place} repeats {kept[key].place}; the longer of the two is shown.")
+            notes.append(
+                f"{run.place} repeats {kept[key].place}; one of the two is shown, the longer if they differ."
+            )
         if key not in kept or run.rounds > kept[key].rounds:
             kept[key] = run
     return list(kept.values()), notes

@@ -64,6 +64,10 @@ def lines(path: Path, make: Callable[[dict[str, str]], T]) -> list[T]:
         return [make(line) for line in found]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}). Choose another folder with --results."
+        ) from error
     except (KeyError, ValueError, TypeError, csv.Error) as error:
         raise DataError(f"{path}: is not what `fedskew reproduce` writes ({error!r}). Remove it.") from error
 

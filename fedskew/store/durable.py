@@ -36,6 +36,8 @@ def _advice(path: Path, code: int | None, need: int) -> str:
         )
     if code in _NOT_ALLOWED:
         return " Make the directory writable for you, or choose another one with --out."
+    if code in (errno.EEXIST, errno.ENOTDIR):
+        return " A file has this name, or one above it: choose another folder with --out."
     if code == errno.EIO:
         return " The disk reports a fault: copy the run directory to another disk and `fedskew resume` there."
     return " See that the directory is still there and mounted, then `fedskew resume`."
