@@ -261,7 +261,7 @@ def test_the_terminal_shows_one_line_and_the_table_so_far(
     text = shown.file.getvalue()
     assert "complete so far" in text
     assert "4/4 rounds" in text
-    assert text.count("mean of the last ten rounds") == 1
+    assert text.count("mean of all 2 rounds") == 1
 
 
 def test_progress_that_is_faster_than_the_eye_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_compare_over_several_skews_has_a_table_for_each(here: Path) -> None:
     words = ("compare", "c.toml", "--methods", "fedavg,fedlc", "--workers", "1")
     said = works(*words, "--over", "split.per_client=2,4")
     assert said.index("split.per_client=2:") < said.index("split.per_client=4:")
-    assert said.count("mean of the last ten rounds") == 2
+    assert said.count("mean of all 2 rounds") == 2
     names = sorted(str(path.parent.relative_to("runs")) for path in Path("runs").rglob("metrics.jsonl"))
     assert names == sorted(f"run-{m}-per_client{n}/0" for m in ("fedavg", "fedlc") for n in (2, 4))
     rows = json.loads(works("resume", "runs", "--json", "--workers", "1"))

@@ -145,7 +145,8 @@ def _results(places: Sequence[Path], as_json: bool) -> None:
     for setting in settings:
         seeds = max(row.seeds for row in setting.results.summary())
         spread = f" ± std over {seeds} seeds" if seeds > 1 else ", one seed"
-        title = f"per cent, mean of the last ten rounds{spread}"
+        rounds = setting.first.config.train.rounds
+        title = f"per cent, mean of {'the last ten' if rounds > 10 else f'all {rounds}'} rounds{spread}"
         columns, cells = _cells(setting.results)
         table(columns, cells, f"{setting.label}: {title}" if setting.label else title)
 

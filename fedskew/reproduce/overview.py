@@ -49,7 +49,8 @@ def _hours(group: Sequence[Cell]) -> str:
     if not known:
         return "?" if group else "0"
     more = "" if len(known) == len(group) else " + ?"
-    return f"{sum(known) / 3600:.2g}{more}"
+    hours = sum(known) / 3600
+    return f"{hours:.0f}{more}" if hours >= 10 else f"{hours:.2g}{more}"
 
 
 def measure(recipes: Sequence[Recipe], say: Callable[[str], None]) -> Iterator[str]:
