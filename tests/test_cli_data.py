@@ -141,6 +141,8 @@ def test_doctor_warns_before_a_run(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "nothing to warn of" in works("doctor", "c.toml")
     assert "engines: serial, vectorised, pool" in said
     assert "native kernels: compiled for a test." in said
+    absent = fedskew("doctor", "c.toml", "-s", "engine.device=cuda")
+    assert (absent.code, "torch cannot use it here" in absent.err) == (2, True)
     assert not Path("runs").exists()
 
 

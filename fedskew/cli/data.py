@@ -125,8 +125,10 @@ def doctor(
 def _warnings(config: Config, seed: int) -> list[str]:
     from fedskew import build
     from fedskew.doctor import warnings
+    from fedskew.engines.device import check
 
     plan = build.experiment(config)
+    check(config.engine.device)
     federation = plan.federation(plan.dataset(), seed)
     method = plan.algorithm(federation, seed).method
     return warnings(method, federation.counts[list(federation.trainers)], plan.training, plan.solver)

@@ -70,6 +70,8 @@ class Choice:
 
 def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
     """The choice with every `auto` replaced by what is fastest here."""
+    if choice.name == "ray":
+        _ray()  # refused before anything is written
     if choice.name == "vectorised" or choice.device != "cpu":
         choice = replace(choice, backend="autograd")
     if "auto" not in (choice.name, choice.backend):
