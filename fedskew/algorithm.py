@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -88,15 +89,19 @@ class Algorithm:
         self, message: State, kept: State, data: Client, differentiate: Differentiate = autograd
     ) -> tuple[Reply, State]:
         """A client's whole round as one pure function."""
+        round = int(message["clock"]["round"])
+        with self._drawing(data, round):
+            return self._local(message, kept, data, round, differentiate)
+
+    def _drawing(self, data: Client, *key: int) -> AbstractContextManager[None]:
+        """What the network draws in training follows from the client and the key."""
         if not self.model.draws:
-            return self._local(message, kept, data, differentiate)
-        with keys.chance("dropout", self.seed, int(message["clock"]["round"]), int(data.id)):
-            return self._local(message, kept, data, differentiate)
+            return nullcontext()
+        return keys.chance("dropout", self.seed, *key, int(data.id))
 
     def _local(
-        self, message: State, kept: State, data: Client, differentiate: Differentiate
+        self, message: State, kept: State, data: Client, round: int, differentiate: Differentiate
     ) -> tuple[Reply, State]:
-        round = int(message["clock"]["round"])
         kit = self._kit(round)
         received = {**self.method.share.take(message["shared"], data), **kept["private"]}
         work = dict(received)
@@ -184,7 +189,7 @@ class Algorithm:
         private = kept["private"] if kept else tree.pick(self.initial, self.private)
         received = {**self.method.share.take(server["shared"], data), **private}
         kit = Kit(self.model, self.method, self.shared, replace(self.solver, warmup=0))
-        with keys.chance("dropout", self.seed, int(data.id)):
+        with self._drawing(data):
             end = adapt(kit, received, data, self.expected, steps)
         trained = self.method.share.put(server["shared"], tree.pick(end, self.shared), data)
         return {**self.overall(server), **tree.pick(end, self.private), **trained}
