@@ -38,7 +38,7 @@ class Panel(NamedTuple):
     y: str
     series: tuple[Series, ...] = ()
     heat: Sequence[Sequence[float | None]] = ()
-    right: str = ""  # of a second axis
+    right: str = ""  # of a second axis, or of a matrix's colours
     square: bool = False  # both axes have one scale, so that angles are seen
 
     @property
@@ -68,6 +68,11 @@ class Chart(NamedTuple):
         """Rows and columns of panels."""
         columns = min(len(self.panels), _BESIDE)
         return -(-len(self.panels) // columns), columns
+
+    @property
+    def colours(self) -> str:
+        """What the colours of its matrices stand for."""
+        return next((panel.right for panel in self.panels if panel.heat), "")
 
     @property
     def names(self) -> list[str]:
@@ -139,7 +144,7 @@ def plotly(chart: Chart) -> Any:
     figure.update_layout(
         title=chart.title, template="plotly_white", barmode="group", showlegend=len(names) > 1
     )
-    figure.update_layout(coloraxis={"colorscale": "Viridis", "colorbar": {"title": "bound"}})
+    figure.update_layout(coloraxis={"colorscale": "Viridis", "colorbar": {"title": chart.colours}})
     figure.update_layout(height=height + 190, margin={"t": 110, "b": 80, "l": 70})
     return figure
 
@@ -195,7 +200,7 @@ def pdf(chart: Chart, path: Path) -> None:
     drawn: dict[str, Any] = {}
     for axes, panel in zip(places, chart.panels, strict=False):
         drawn |= _axes(axes, panel, chart.names)
-    _same_colours(figure)
+    _same_colours(figure, chart.colours)
     if len(drawn) > 1:
         figure.legend(drawn.values(), drawn.keys(), loc="outside right center", fontsize=7)
     for empty in places[len(chart.panels) :]:
@@ -207,14 +212,14 @@ def pdf(chart: Chart, path: Path) -> None:
         raise DiskError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
-def _same_colours(figure: Any) -> None:
+def _same_colours(figure: Any, label: str) -> None:
     """One scale for all matrices of a figure."""
     images = [image for axes in figure.axes for image in axes.images]
     values = [value for image in images for value in image.get_array().compressed()]
     for image in images:
         image.set_clim(min(values), max(values))
     if images:
-        figure.colorbar(images[0], ax=figure.axes)
+        figure.colorbar(images[0], ax=figure.axes, label=label)
 
 
 def _axes(axes: Any, panel: Panel, names: Sequence[str]) -> dict[str, Any]:

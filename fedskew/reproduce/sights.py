@@ -103,6 +103,7 @@ def _bounds(title: str, found: Record, options: Record) -> list[Panel]:
             f"class r ({100 * share:.0f} % of pairs deviate)",
             f"class j of client {found['client']}",
             heat=found[key],
+            right="bound",
         )
         for name, key, share in kinds
     ]
