@@ -164,6 +164,7 @@ def test_compare_is_continued_and_completed(here: Path) -> None:
         assert "holds a run with other settings (train.lr = 0.05, not 0.1)" in other.err
         assert "another name" in other.err
     assert fedskew(*words, "--dry-run").code == 2, "it is there"
+    works(*words, "--dry-run", "--resume")
     twice = fedskew("compare", "c.toml", "--methods", "fedova,fedova", "--dry-run")
     assert (twice.code, "is asked for twice" in twice.err) == (2, True)
     spaced = works("compare", "c.toml", "--methods", "fedlc + fedprox", "--dry-run", "--seeds", "3,4")

@@ -99,7 +99,7 @@ def compare(
     each = [_with(one, name, value) for value, one in varied.items() for name in names]
     jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
     if dry_run:
-        _dry(jobs, out)
+        _dry(jobs, out, again=resume or failed)
         return
     from fedskew.track import open_all
 
@@ -176,10 +176,12 @@ def _refuse_twice(jobs: Sequence[tuple[Config, int]]) -> None:
         raise ConfigError(f"{twice} is asked for twice: name every method, value and seed once.")
 
 
-def _dry(jobs: Sequence[tuple[Config, int]], out: Path) -> None:
+def _dry(jobs: Sequence[tuple[Config, int]], out: Path, again: bool = False) -> None:
     from fedskew import runs
 
-    _refuse_taken(jobs, out)
+    _refuse_twice(jobs)
+    if not again:
+        _refuse_taken(jobs, out)
     for config in {config.name: config for config, _ in jobs}.values():
         seeds = [seed for one, seed in jobs if one.name == config.name]
         runs.plan(config, seeds[0], out)
@@ -189,7 +191,6 @@ def _dry(jobs: Sequence[tuple[Config, int]], out: Path) -> None:
 def _refuse_taken(jobs: Sequence[tuple[Config, int]], out: Path) -> None:
     from fedskew import runs
 
-    _refuse_twice(jobs)
     for config, seed in jobs:
         runs.refuse_existing(config, seed, out)
 
@@ -197,6 +198,7 @@ def _refuse_taken(jobs: Sequence[tuple[Config, int]], out: Path) -> None:
 def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
     from fedskew import runs
 
+    _refuse_twice(jobs)
     _refuse_taken(jobs, out)
     settled: dict[str, dict[str, Any]] = {}
     plans = []  # nothing is written if one is refused

@@ -131,7 +131,8 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
     if not inputs:
         raise DataError(f"{path}: no column is left as an input.")
     for name in filter(None, (options.label, options.client)):
-        if (empty := [str(value).strip() == "" for value in table[name].tolist()]) and any(empty):
+        empty = [str(value).strip() == "" for value in table[name].tolist()]
+        if any(empty):
             raise DataError(
                 f"{path}: row {_row(empty.index(True))} has no {name!r}. Fill it or drop the row."
             )
@@ -150,7 +151,10 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
 
 def numbers(column: NDArray[Any], name: str, path: Path) -> NDArray[np.float64]:
     """A column as finite numbers."""
-    values = np.array([_number(cell) for cell in column.tolist()])
+    try:
+        values = column.astype(np.float64)
+    except (ValueError, TypeError):  # which do not say in which row
+        values = np.array([_number(cell) for cell in column.tolist()])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise DataError(
