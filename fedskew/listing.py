@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedskew import naming
 from fedskew.config import MethodTable
-from fedskew.errors import ConfigError, FedskewError
+from fedskew.errors import FedskewError
 from fedskew.failures import has_diverged
 from fedskew.store import layout
 from fedskew.store.lock import Owner
@@ -19,19 +18,9 @@ from fedskew.store.reader import RunReader
 RUNNING, RESUMABLE = "running", "resumable"
 
 
-def places(out: Path) -> list[Path]:
-    """All run directories below a folder."""
-    found = []
-    for folder, below, files in os.walk(out):
-        if layout.OPENING in files:
-            found.append(Path(folder))
-            below.clear()  # a run's own folders can hold many thousand files
-    return sorted(found)
-
-
 def rows(out: Path) -> list[list[str]]:
     """A line for every run."""
-    return [row(place, out) for place in places(out)]
+    return [row(place, out) for place in layout.runs_in(out)]
 
 
 def row(place: Path, out: Path) -> list[str]:
@@ -64,10 +53,6 @@ def is_going(place: Path) -> bool:
 
 def details(place: Path) -> list[str]:
     """Everything worth knowing of one run."""
-    if not layout.is_run(place):
-        below = ", ".join(map(str, places(place)[:8]))
-        there = f"Runs below it: {below}." if below else "`fedskew ls` lists the runs."
-        raise ConfigError(f"{place}: no run there. {there}")
     reader = RunReader(place)
     records = reader.metrics()
     last: dict[str, Any] = {}

@@ -177,12 +177,9 @@ def find(places: list[Path]) -> list[Path]:
     """Run directories named directly or below the folders named."""
     found: list[Path] = []
     for place in places:
-        if layout.is_run(place):
-            found.append(place)
-        elif place.is_dir():
-            found += sorted(path.parent for path in place.rglob(layout.CONFIG) if layout.is_run(path.parent))
-        else:
-            raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
+        if not place.is_dir():
+            layout.check_run(place)
+        found += layout.runs_in(place)
     return found
 
 

@@ -70,12 +70,12 @@ def _numbers(column: NDArray[Any]) -> bool:
 
 
 def _census(path: Path) -> Tally:
+    if not path.exists():
+        layout.check_run(path.parent)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         classes = tuple(map(str, found["classes"]))
         return Tally(np.array(found["train"], dtype=np.int64), classes, _participation(path.parent))
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path.parent}: no run there. `fedskew ls` lists the runs.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: is not what a run writes ({error!r}).") from error
 

@@ -63,8 +63,6 @@ class Taken(NamedTuple):
 
 def take(place: Path, client: int | str | None = None) -> Taken:
     """The global model of a run as far as it has come, or the personal model of one client, by number or name."""
-    if not layout.is_run(place):
-        raise ConfigError(f"{place}: no run there. `fedskew ls` lists the runs.")
     reader = RunReader(place)
     config = parse(reader.config(), str(place / layout.CONFIG))
     found = checkpoint.load(place)

@@ -26,7 +26,7 @@ def test_a_run_is_not_begun_where_something_is(tmp_path: Path, reference: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(ConfigError, match="is a file"):
         begin(tmp_path / "thesis.tex")
-    with pytest.raises(ConfigError, match=r"holds no run.*fedskew run"):
+    with pytest.raises(ConfigError, match=r"no run there\. `fedskew ls` lists the runs"):
         RunStore.open(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

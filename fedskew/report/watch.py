@@ -85,7 +85,7 @@ class Watch:
     def runs(self) -> list[dict[str, Any]]:
         """A line for every run below the folder."""
         with self._mutex:
-            return [self._row(place) for place in listing.places(self.out)]
+            return [self._row(place) for place in layout.runs_in(self.out)]
 
     def _page(self) -> Answer:
         text = environment().get_template("watch.html.j2").render(folder=str(self.out), version=__version__)
@@ -105,7 +105,7 @@ class Watch:
 
     def _report(self, names: Sequence[str]) -> Answer:
         with self._mutex:
-            places = {str(place.relative_to(self.out)): place for place in listing.places(self.out)}
+            places = {str(place.relative_to(self.out)): place for place in layout.runs_in(self.out)}
             chosen = [places[name] for name in dict.fromkeys(names) if name in places]
             if len(chosen) > MOST:
                 return _json({"problem": f"{len(chosen)} runs are ticked; one page compares {MOST} at most."})

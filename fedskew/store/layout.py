@@ -1,5 +1,6 @@
 """The names inside a run directory."""
 
+import os
 import re
 from pathlib import Path
 
@@ -35,6 +36,24 @@ def round_of(name: str) -> int | None:
 def is_run(folder: Path) -> bool:
     """Whether a run was begun here; a directory whose creation was cut short holds none."""
     return (folder / OPENING).is_file()
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The run directories here and below."""
+    found = []
+    for place, below, files in os.walk(folder):
+        if OPENING in files:
+            found.append(Path(place))
+            below.clear()  # a run's own folders can hold many thousand files
+    return sorted(found)
+
+
+def check_run(folder: Path) -> None:
+    """Refuses a folder that is no run, and names those below it."""
+    if not is_run(folder):
+        below = ", ".join(map(str, runs_in(folder)[:8]))
+        there = f"Runs below it: {below}." if below else "`fedskew ls` lists the runs."
+        raise ConfigError(f"{folder}: no run there. {there}")
 
 
 def check_names(files: frozenset[str]) -> None:

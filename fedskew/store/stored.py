@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from fedskew.errors import ConfigError, DiskError
+from fedskew.errors import DiskError
 from fedskew.store import durable, layout, proof
 from fedskew.store.records import Manifest, Opening, Ref, decode_index, unseal
 
@@ -42,10 +42,7 @@ def index_name(ref: Ref) -> str:
 
 def opening(folder: Path) -> tuple[Opening, str]:
     """What the run began with, and the hash that its manifests carry."""
-    if not layout.is_run(folder):
-        raise ConfigError(
-            f"{folder} holds no run (it has no {layout.OPENING}). Start one with `fedskew run`."
-        )
+    layout.check_run(folder)
     path = folder / layout.OPENING
     data = proof.small(path)
     return unseal(data, Opening, path), Ref.of(data).sha256
