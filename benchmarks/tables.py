@@ -16,6 +16,7 @@ TABLES = {
     "presets": "presets.json",
     "scaling": "scaling.json",
     "commands": "commands.json",
+    "subnormals": "subnormals.json",
 }
 Row = dict[str, object]
 

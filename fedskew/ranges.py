@@ -5,19 +5,29 @@ from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 from weakref import WeakKeyDictionary
 
-from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
 
 from fedskew.errors import ConfigError, reason, unknown
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-SomeFraction = Annotated[float, Field(gt=0, le=1)]
-Decay = Annotated[float, Field(ge=0, lt=1)]  # of a running mean
-Probability = Annotated[float, Field(gt=0, lt=1)]
-Minority = Annotated[float, Field(ge=0, lt=0.5)]
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"should be a number, not {str(value).lower()}")
+    return value
+
+
+_Whole = Annotated[int, BeforeValidator(_no_truth)]
+_Real = Annotated[float, BeforeValidator(_no_truth)]
+
+Count = Annotated[_Whole, Field(ge=1)]
+Natural = Annotated[_Whole, Field(ge=0)]
+Positive = Annotated[_Real, Field(gt=0)]
+NonNegative = Annotated[_Real, Field(ge=0)]
+Fraction = Annotated[_Real, Field(ge=0, le=1)]
+SomeFraction = Annotated[_Real, Field(gt=0, le=1)]
+Decay = Annotated[_Real, Field(ge=0, lt=1)]  # of a running mean
+Probability = Annotated[_Real, Field(gt=0, lt=1)]
+Minority = Annotated[_Real, Field(ge=0, lt=0.5)]
 
 
 def enforce(settings: Any, *names: str) -> None:

@@ -62,6 +62,9 @@ def test_overrides_are_typed_and_checked(tmp_path: Path) -> None:
     assert config.evaluate.also == ("trained",)
     with pytest.raises(ConfigError, match=r"train\.rounds"):
         load(path, ["train.rounds=many"])
+    for setting in ("train.lr", "train.rounds", "train.clip"):
+        with pytest.raises(ConfigError, match=rf"{setting}.*a number, not true"):
+            load(path, [f"{setting}=true"])
 
 
 def test_own_files_are_looked_for_beside_the_configuration(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fedskew.engines import choose
 from fedskew.engines.choose import Choice, resolve
 from fedskew.engines.feed import Feed
 from fedskew.engines.pool import Pool
-from fedskew.engines.quarters import one_thread
+from fedskew.engines.quarters import flushed, one_thread, quarters
 from fedskew.engines.serial import Serial
 from fedskew.engines.vectorised import Vectorised
 from fedskew.errors import ConfigError
@@ -219,3 +219,16 @@ def test_a_server_that_does_not_know_what_clients_hold_has_no_groups() -> None:
     assert (found["majority"], found["missing"]) == (0.8, 0.9)
     untold = evaluate._clients(marks, marks, torch.zeros(2, 2, dtype=torch.int64), torch.tensor([True, True]))
     assert math.isnan(untold["missing"])
+
+
+def test_tiny_numbers_count_as_zero_where_clients_run_and_nowhere_else() -> None:
+    def flushes() -> bool:
+        return (torch.tensor(1e-40) * 1).item() == 0
+
+    assert not flushes()
+    with quarters("autograd"):
+        assert flushes()
+        with flushed():
+            assert flushes()
+        assert flushes()
+    assert not flushes()

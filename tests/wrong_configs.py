@@ -55,7 +55,7 @@ def wrong_value(one: dict[str, Any], rng: random.Random) -> object:
 
 
 def _number(kind: dict[str, Any], rng: random.Random) -> list[object]:
-    ways: list[object] = [word(rng), [1], {word(rng): 1}, float("nan"), float("inf")]
+    ways: list[object] = [word(rng), [1], {word(rng): 1}, float("nan"), float("inf"), True]
     size = rng.uniform(0.5, 1e9)
     for bound, sign in (("minimum", -1), ("exclusiveMinimum", -1), ("maximum", 1), ("exclusiveMaximum", 1)):
         if bound in kind:
@@ -64,7 +64,7 @@ def _number(kind: dict[str, Any], rng: random.Random) -> list[object]:
 
 
 def _integer(kind: dict[str, Any], rng: random.Random) -> list[object]:
-    ways: list[object] = [word(rng), [1], {word(rng): 1}, rng.randint(0, 99) + 0.5]
+    ways: list[object] = [word(rng), [1], {word(rng): 1}, rng.randint(0, 99) + 0.5, True]
     return ways + [kind["minimum"] - rng.randint(1, 10**9)] * 3 if "minimum" in kind else ways
 
 

@@ -12,6 +12,7 @@ from fedskew import build
 from fedskew.config import Config
 from fedskew.config import load as load_config
 from fedskew.engines.feed import Feed
+from fedskew.engines.quarters import flushed
 from fedskew.errors import ConfigError, FedskewError
 from fedskew.examine import examine
 from fedskew.flower.letters import (
@@ -82,7 +83,7 @@ class Node:
                 return known
             feed = self.feed(client)
             kept = self._kept(memory, since, client, lost) or feed.algorithm.fresh(client)
-            with using(self._kernels):
+            with flushed(), using(self._kernels):
                 reply, kept = feed.algorithm.local(order.state, kept, feed.client(order.round, client))
             packed = pack_reply(self._protected(reply, order, client))
             memory.put(order.round, kept, since)
@@ -99,7 +100,7 @@ class Node:
     def _evaluate(self, order: Order, client: int, lost: list[int]) -> State:
         feed = self.feed(client)
         kept = self._kept(Memory(self.folder, order.run, client), order.since[client], client, lost)
-        with using(self._kernels):
+        with flushed(), using(self._kernels):
             (marks,) = examine(feed, order.state, [(client, kept)], order.exam)
         return pack_marks(marks)
 
