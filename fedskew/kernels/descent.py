@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[Tree, Tree]:
-    """(new parameters, new memory). Direction and memory are used up: the new may take their place, but under vmap."""
+    """(new parameters, new memory); the direction is used up, since what is new may take its place."""
     if current() == "native" and not torch._C._are_functorch_transforms_active():
         done = _native(params, direction, memory, rates)
         if done is not None:
@@ -54,8 +54,8 @@ def _native(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
     if len({value.data_ptr() for value in (*weights, *slopes, *old)}) < len(weights) + len(slopes) + len(old):
         return None
     none = [None] * len(weights)
-    # No list that is not there already: a step of a network of a megabyte waits for memory.
-    moved, kept = (old, slopes) if old else (slopes, [])
+    # One list less to bring into the cache: a step of a network of a megabyte waits for memory.
+    moved, kept = ([torch.empty_like(w) for w in weights], slopes) if old else (slopes, [])
     counts = (ctypes.c_int64 * len(weights))(*[w.numel() for w in weights])
     step(len(weights), counts, pointers([*weights, *slopes, *(old or none), *moved, *(kept or none)]), *rates)
     return dict(zip(params, moved, strict=True)), dict(zip(params, kept, strict=True)) if old else memory
