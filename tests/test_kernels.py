@@ -562,12 +562,12 @@ def test_a_step_is_torchs_step(backend: Backend, momentum: float, decay: float, 
                 parameter.grad = slope.clone()
             nn.utils.clip_grad_norm_(theirs, clip)
             optimiser.step()
-            before = {name: value.clone() for name, value in params.items()}
-            new, memory = descend(params, direction, memory, Rates(0.1, momentum, decay, clip))
-            assert all(torch.equal(params[name], before[name]) for name in params), (
-                "nothing is changed in place"
+            before = [value.clone() for value in (*params.values(), *memory.values())]
+            new, remembered = descend(params, direction, memory, Rates(0.1, momentum, decay, clip))
+            assert all(map(torch.equal, (*params.values(), *memory.values()), before)), (
+                "a dead step keeps both"
             )
-            params = new
+            params, memory = new, remembered
     for ours, other in zip(params.values(), theirs, strict=True):
         assert near(ours, other.detach(), 1e-6)
 
