@@ -32,6 +32,7 @@ from fedskew.reproduce import (
     perform,
     results,
     sights,
+    tables,
 )
 from fedskew.reproduce.cells import cells, folder, select
 from fedskew.reproduce.chart import Chart, Panel, Series, _axes, pdf, plotly
@@ -1130,6 +1131,29 @@ def test_the_page_says_what_the_results_say() -> None:
 def test_results_are_of_the_present_recipes_and_tools() -> None:
     names = {path.name.partition(".")[0] for path in (ROOT / "results").glob("*.csv")}
     assert names <= set(load.names()) | {path.stem for path in (ROOT / "tools").glob("*.py")}
+
+
+def test_without_published_numbers_every_method_has_a_column(tmp_path: Path) -> None:
+    recipe = load.load("map-comparison")
+    made = [
+        Entry(
+            *(f"{row}.{column}", scale, seed, "done", 30, "digest", "code", 1.0),
+            {"global.accuracy.mean10": 0.5 + 0.1 * seed, "global.accuracy.last": 0.4},
+        )
+        for row, column, scale, seeds in (
+            ("mlpnet", "fedavg", "full", 3),
+            ("mlpnet", "map", "quick", 1),
+            ("lenet", "map", "full", 3),
+        )
+        for seed in range(seeds)
+    ]
+    assert list(tables.table(recipe, made, "global"))[1:] == [
+        "|  | FedAvg | MAP | seeds | rounds |",
+        "|---|---|---|---|---|",
+        "| Fashion-MNIST, MLPNet | 60.0 ± 10.0 (40.0) | 50.0* (40.0) quick | 3 or 1 | 150 or 30 of 150 (quick) |",
+        "| Fashion-MNIST, LeNet | - | 60.0 ± 10.0 (40.0) | 3 | 150 |",
+    ]
+    assert not list(tables.table(recipe, (), "global"))
 
 
 def test_a_page_with_results(tmp_path: Path) -> None:

@@ -51,11 +51,14 @@ class Line(NamedTuple):
         return f"{found:+.{self.score.digits}f}{' !' * (self.score.percent and abs(found) > BAND)}"
 
     @property
+    def few(self) -> bool:
+        """Whether it is marked as resting on few seeds."""
+        return self.ours is not None and self.ours.n < SEEDS
+
+    @property
     def seeds(self) -> str:
-        """How many; fewer than three are marked."""
-        if self.ours is None:
-            return "-"
-        return f"{self.ours.n}{'*' * (self.ours.n < SEEDS)}"
+        """How many; few are marked."""
+        return "-" if self.ours is None else f"{self.ours.n}{'*' * self.few}"
 
 
 def lines(recipe: Recipe, entries: Sequence[Entry], score: str) -> list[Line]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from fedskew import stats
 from fedskew.reproduce import compare, contest, keep, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, Verdict, judge
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.results import Entry
+from fedskew.reproduce.tables import table
 
-APART = 10.0  # points of deviation between seeds that need a look
 _HEAD = """# Reproduction
 
 What five papers on label skew claim, and what came out here. This page is written by
@@ -34,7 +32,7 @@ seeds nothing is called significant.
 to be above or below a number, + is that side. Where one side of a comparison has quick runs only, quick runs of both
 are compared, and *quick* stands beside what was found.
 *Ours* is the mean over seeds ± their standard deviation, of the last ten rounds or of those that the paper takes; where
-that is more than one, the *last round* stands beside it.
+that is more than one, the *last round* stands beside it, or in brackets where a table has a column for each method.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
 A * marks fewer than three seeds, a ! an accuracy more than 5 points from the published one: then models, data or rounds
 are hardly those of the paper. A verdict on such a score is *far from the published scores*: the claim was tested
@@ -117,71 +115,12 @@ def _recipe(recipe: Recipe, entries: Sequence[Entry], judged: Sequence[Judgement
     yield from (f"- {note}" for note in recipe.notes)
     if entries:
         for score in recipe.tables:
-            yield from _table(recipe, entries, score)
+            yield from table(recipe, entries, score)
         yield from _provenance(entries)
         yield from _contests(recipe, entries)
     for one in judged:
         yield from _judgement(one)
     yield ""
-
-
-def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> Iterator[str]:
-    found = [line for line in compare.lines(recipe, entries, score) if line.ours is not None]
-    if not found:
-        return
-    full = {cell.name: cell.config.train.rounds for cell in cells(recipe) if not cell.study}
-    yield f"\n{recipe.scores[score].label}{' in per cent' if recipe.scores[score].percent else ''}\n"
-    table = {
-        "": [line.row.label or line.row.name for line in found],
-        "method": [line.column.label or line.column.name for line in found],
-        "published": [line.printed for line in found],
-        "ours": [line.found for line in found],
-        "last round": [_last(line, entries) for line in found],
-        "difference": [line.difference for line in found],
-        "seeds": [line.seeds for line in found],
-        "rounds": [_rounds(line, entries, full) for line in found],
-    }
-    told = {head: cells for head, cells in table.items() if set(cells) != {"-"}}
-    yield f"| {' | '.join(told)} |"
-    yield "|---" * len(told) + "|"
-    yield from (f"| {' | '.join(cells)} |" for cells in zip(*told.values(), strict=True))
-    apart = [
-        _seeds(line, entries)
-        for line in found
-        if line.ours and line.score.percent and not line.diverged and line.ours.std > APART
-    ]
-    if apart:
-        yield f"\nSeeds far apart (a deviation above {APART:g} points): {'; '.join(apart)}."
-
-
-def _last(line: compare.Line, entries: Sequence[Entry]) -> str:
-    """What the last round alone gives, where the score is a mean over rounds."""
-    if not line.score.reduce.startswith("mean") or line.diverged:
-        return "-"
-    mean = stats.summarise(_values(line, entries, f"{line.score.metric}.last")).mean
-    return "-" if math.isnan(mean) else f"{mean:.{line.score.digits}f}"
-
-
-def _seeds(line: compare.Line, entries: Sequence[Entry]) -> str:
-    values = ", ".join(f"{value:.{line.score.digits}f}" for value in _values(line, entries, line.score.key))
-    return f"{line.row.label or line.row.name}, {line.column.label or line.column.name}: {values}"
-
-
-def _values(line: compare.Line, entries: Sequence[Entry], key: str) -> list[float]:
-    name = f"{line.row.name}.{line.column.name}"
-    mine = [entry for entry in entries if (entry.cell, entry.scale) == (name, line.scale)]
-    return [line.score.factor * entry.values.get(key, math.nan) for entry in mine]
-
-
-def _rounds(line: compare.Line, entries: Sequence[Entry], full: Mapping[str, int]) -> str:
-    """How many, and of how many if the run is quick; a close look at a network has none."""
-    name = f"{line.row.name}.{line.column.name}"
-    if name not in full:
-        return "quick" if line.scale == "quick" else "-"
-    if line.scale == "full":
-        return str(full[name])
-    run = {str(entry.rounds) for entry in entries if (entry.cell, entry.scale) == (name, "quick")}
-    return f"{' or '.join(sorted(run))} of {full[name]} (quick)"
 
 
 def _contests(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
