@@ -51,7 +51,7 @@ def claims() -> str:
     """What the papers claim and what came out, as far as results/ goes."""
     from fedskew.reproduce import document
 
-    return document.summary(ROOT / "results", "docs/reproduction.md")
+    return document.summary(ROOT / "results")
 
 
 def speed() -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import get_args
 
-from fedskew.reproduce import compare, contest, keep, load, results
+from fedskew.reproduce import compare, contest, findings, keep, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, Verdict, judge
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.results import Entry
 from fedskew.reproduce.tables import table
 
+WIDTH = 120
 _HEAD = """# Reproduction
 
 What five papers on label skew claim, and what came out here. This page is written by
@@ -44,41 +46,38 @@ def render(folder: Path) -> str:
     """The page."""
     found = _found(folder)
     judged = _judged(found)
-    parts = [_HEAD, "## Claims\n", *_claims(judged), ""]
+    short = "\n\n".join(fill(text, WIDTH) for text in findings.paragraphs(found))
+    parts = [_HEAD, "## In short\n", short, "", *_by_paper(judged), "", "## Claims\n", *_claims(judged), ""]
     for name, entries in found.items():
         parts += _recipe(load.load(name), entries, [one for recipe, one in judged if recipe.name == name])
     return "\n".join(parts).rstrip() + "\n"
 
 
-def summary(folder: Path, page: str) -> str:
-    """Verdicts by paper, with links to the page, and the claims that are settled in words."""
-    judged = _judged(_found(folder))
+def summary(folder: Path) -> str:
+    """What came out, paper by paper in a few sentences."""
+    texts = findings.paragraphs(_found(folder))
+    return "\n".join(fill(f"- {text}", WIDTH, subsequent_indent="  ") for text in texts)
+
+
+def _by_paper(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
+    """Verdicts on the papers' own claims, each with a link to the first table that gave it."""
     verdicts = get_args(Verdict)
-    lines = [f"| paper | {' | '.join(verdicts)} |", "|---" * (1 + len(verdicts)) + "|"]
-    for paper in dict.fromkeys(recipe.paper for recipe, _ in judged):
-        mine = [(recipe, one) for recipe, one in judged if recipe.paper == paper]
-        cells = [_links([pair for pair in mine if pair[1].verdict == word], page) for word in verdicts]
-        lines.append(f"| {paper} | {' | '.join(cells)} |")
-    settled = [(recipe, one) for recipe, one in judged if one.is_final and one.tested]
-    lines += ["", "Settled, with all seeds (three or more) for every comparison:", ""]
-    return "\n".join(
-        lines + [f"- {_link(pair, page)} {_verdict(pair[1])}: {pair[1].claim.sentence}" for pair in settled]
-    )
+    yield f"| paper | {' | '.join(verdicts)} |"
+    yield "|---" * (1 + len(verdicts)) + "|"
+    for paper in dict.fromkeys(recipe.paper for recipe, one in judged if not one.claim.ours):
+        mine = [pair for pair in judged if pair[0].paper == paper and not pair[1].claim.ours]
+        cells = [_links([pair for pair in mine if pair[1].verdict == word]) for word in verdicts]
+        yield f"| {paper} | {' | '.join(cells)} |"
+    yield "\nWhat has a \\* may change with more seeds or comparisons; what has a ° rests on far fewer rounds than the"
+    yield "paper's. A claim that a paper makes of several datasets can stand in two columns."
 
 
-def _links(judged: Sequence[tuple[Recipe, Judgement]], page: str) -> str:
-    """The paper's own claims that were judged so, each with the first table that did."""
+def _links(judged: Sequence[tuple[Recipe, Judgement]]) -> str:
     found: dict[tuple[str, bool], str] = {}
     for recipe, one in judged:
-        if not one.claim.ours:
-            found.setdefault((one.claim.id, one.is_final), _link((recipe, one), page))
+        marks = "*" * (bool(one.tested) and not one.is_final) + "°" * one.is_short
+        found.setdefault((one.claim.id, one.is_final), f"[{one.claim.id}](#{recipe.name}){marks}")
     return ", ".join(found[key] for key in sorted(found)) or "-"
-
-
-def _link(judged: tuple[Recipe, Judgement], page: str) -> str:
-    recipe, one = judged
-    marks = "*" * (bool(one.tested) and not one.is_final) + "°" * one.is_short
-    return f"[{one.claim.id}]({page}#{recipe.name}){marks}"
 
 
 def _found(folder: Path) -> dict[str, list[Entry]]:
