@@ -187,7 +187,7 @@ class Config(_Closed):
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Reads a TOML file, with `key=value` overrides."""
+    """Reads a TOML file, with `key=value` overrides; another scheme drops what it cannot take of the file's."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -196,10 +196,20 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path}: cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}.") from error
-    for override in overrides:
-        key, value = _pair(override)
+    pairs = [_pair(override) for override in overrides]
+    for key, value in pairs:
+        if key == "split.scheme" and isinstance(table.get("split"), dict):
+            table["split"] = _of_scheme(table["split"], str(value))
+    for key, value in pairs:
         _set(table, key, value)
     return _anchored(parse(table, str(path)), path.parent)
+
+
+def _of_scheme(split: dict[str, Any], scheme: str) -> dict[str, Any]:
+    from fedskew.data import partition  # numpy, which most commands do without
+
+    known = {*SplitTable.model_fields, *partition.takes(scheme)}
+    return {key: value for key, value in split.items() if key in known}
 
 
 def _anchored(config: Config, folder: Path) -> Config:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedskew import build
 from fedskew.config import Config, load, parse
+from fedskew.data.partition import Dirichlet
 from fedskew.errors import ConfigError
 from fedskew.methods import presets
 from fedskew.template import TEMPLATE
@@ -65,6 +66,23 @@ def test_overrides_are_typed_and_checked(tmp_path: Path) -> None:
     for setting in ("train.lr", "train.rounds", "train.clip"):
         with pytest.raises(ConfigError, match=rf"{setting}.*a number, not true"):
             load(path, [f"{setting}=true"])
+
+
+def test_another_scheme_keeps_what_it_can_take(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(TEMPLATE)
+    config = load(path, ["split.scheme=dirichlet", "split.beta=0.3"])
+    assert build.experiment(config).split == Dirichlet(beta=0.3, clients=20)
+    asked_for = load(path, ["split.per_client=3", "split.scheme=dirichlet", "split.beta=0.3"])
+    with pytest.raises(ConfigError, match="unknown setting of partition scheme dirichlet: 'per_client'"):
+        build.experiment(asked_for)
+    with pytest.raises(ConfigError, match="unknown partition scheme 'dirichlett'"):
+        load(path, ["split.scheme=dirichlett"])
+    path.write_text("split = 3\n")
+    with pytest.raises(ConfigError, match="split"):
+        load(path, ["split.scheme=iid"])
+    path.write_text("")
+    assert load(path, ["split.scheme=iid"]).split.scheme == "iid"
 
 
 def test_own_files_are_looked_for_beside_the_configuration(tmp_path: Path) -> None:

@@ -27,19 +27,14 @@ __all__ = [
     "scheme",
     "split",
     "summary",
+    "takes",
 ]
 
 
 def scheme(name: str, settings: Mapping[str, object]) -> Scheme:
     """Builds the scheme of this name (its class, in small letters) from settings as a file gives them."""
-    kinds: dict[str, Callable[..., Scheme]] = {
-        kind.__name__.lower(): kind
-        for kind in globals().values()
-        if isinstance(kind, type) and issubclass(kind, Scheme) and kind is not Scheme
-    }
-    if name.lower() not in kinds:
-        raise ConfigError(unknown("partition scheme", name, kinds))
-    known = signature(kinds[name.lower()]).parameters
+    kind = _kind(name)
+    known = signature(kind).parameters
     for setting in settings:
         if setting not in known:
             raise ConfigError(unknown(f"setting of partition scheme {name}:", setting, known))
@@ -48,4 +43,20 @@ def scheme(name: str, settings: Mapping[str, object]) -> Scheme:
     ]
     if missing:
         raise ConfigError(f"partition scheme {name} needs {', '.join(missing)}; it takes {', '.join(known)}")
-    return kinds[name.lower()](**settings)
+    return kind(**settings)
+
+
+def takes(name: str) -> tuple[str, ...]:
+    """The settings of the scheme of this name."""
+    return tuple(signature(_kind(name)).parameters)
+
+
+def _kind(name: str) -> Callable[..., Scheme]:
+    kinds: dict[str, Callable[..., Scheme]] = {
+        kind.__name__.lower(): kind
+        for kind in globals().values()
+        if isinstance(kind, type) and issubclass(kind, Scheme) and kind is not Scheme
+    }
+    if name.lower() not in kinds:
+        raise ConfigError(unknown("partition scheme", name, kinds))
+    return kinds[name.lower()]
