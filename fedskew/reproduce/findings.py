@@ -9,7 +9,7 @@ from statistics import fmean
 
 from jinja2 import Environment, StrictUndefined
 
-from fedskew.reproduce import compare, load
+from fedskew.reproduce import compare, contest, load
 from fedskew.reproduce.compare import Line
 from fedskew.reproduce.results import Entry
 
@@ -55,6 +55,10 @@ class Numbers:
         line = self._line(cell, "")
         assert line.ours is not None
         return "one seed" if line.ours.n == 1 else f"{line.ours.n} seeds"
+
+    def contests(self) -> str:
+        """How many methods each contest of the recipe ranks, and which of them are best."""
+        return " ".join(contest.sentence(self._recipe, one) for one in contest.rankings(self._recipe, self._entries))
 
     def run(self, pattern: str = "*") -> bool:
         """Whether a cell of this name was run."""
