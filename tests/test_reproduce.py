@@ -688,8 +688,11 @@ def test_a_run_is_a_result_of_every_recipe_that_has_it(call: Call, monkeypatch: 
     Path("other.toml").write_text(TINY.replace("Table 0", "Table 1"), encoding="utf-8")
     digest = select(cells(load.load("tiny.toml")), ["two.fedavg"])[0].digest
     monkeypatch.setattr(keep, "sharing", lambda: {digest: {"tiny", "other.toml"}})
-    call("reproduce", "tiny.toml", "--cells", "two.*", "--seeds", "0", "--workers", "1")
-    assert [entry.cell for entry in results.read("other", Path("results"))] == ["two.fedavg"]
+    call("reproduce", "tiny.toml", "--cells", "two.*", "--seeds", "0,9", "--workers", "1")
+    assert {entry.seed for entry in results.read("tiny", Path("results"))} == {0, 9}
+    kept = results.read("other", Path("results"))
+    assert "two.fedavg" in {entry.cell for entry in kept}
+    assert {entry.seed for entry in kept} == {0}, "seeds that it does not name stay fresh to it"
 
 
 def test_a_recipe_of_your_own_has_its_own_name(tmp_path: Path) -> None:
@@ -1133,7 +1136,7 @@ def test_results_are_of_the_present_recipes_and_tools() -> None:
     assert names <= set(load.names()) | {path.stem for path in (ROOT / "tools").glob("*.py")}
 
 
-def test_without_published_numbers_every_method_has_a_column(tmp_path: Path) -> None:
+def test_without_published_numbers_every_method_has_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = load.load("map-comparison")
     made = [
         Entry(
@@ -1153,6 +1156,13 @@ def test_without_published_numbers_every_method_has_a_column(tmp_path: Path) -> 
         "| Fashion-MNIST, MLPNet | 60.0 ± 10.0 (40.0) | 50.0* (40.0) quick | 3 or 1 | 150 or 30 of 150 (quick) |",
         "| Fashion-MNIST, LeNet | - | 60.0 ± 10.0 (40.0) | 3 | 150 |",
     ]
+    monkeypatch.setattr(tables, "MANY", 1)
+    assert list(tables.table(recipe, made, "global"))[1:] == [
+        "|  | Fashion-MNIST, MLPNet | Fashion-MNIST, LeNet | seeds | rounds |",
+        "|---|---|---|---|---|",
+        "| FedAvg | 60.0 ± 10.0 (40.0) | - | 3 | 150 |",
+        "| MAP | 50.0* (40.0) quick | 60.0 ± 10.0 (40.0) | 1 or 3 | 30 of 150 (quick) or 150 |",
+    ], "many methods stand below each other"
     assert not list(tables.table(recipe, (), "global"))
 
 

@@ -58,7 +58,9 @@ class Numbers:
 
     def contests(self) -> str:
         """How many methods each contest of the recipe ranks, and which of them are best."""
-        return " ".join(contest.sentence(self._recipe, one) for one in contest.rankings(self._recipe, self._entries))
+        return " ".join(
+            contest.sentence(self._recipe, one) for one in contest.rankings(self._recipe, self._entries)
+        )
 
     def run(self, pattern: str = "*") -> bool:
         """Whether a cell of this name was run."""

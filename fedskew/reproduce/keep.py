@@ -39,10 +39,10 @@ def keep(recipe: Recipe, out: Path, into: Path, seeds: Iterable[int] = ()) -> li
 
 
 def keep_everywhere(cell: Cell, recipe: Recipe, out: Path, into: Path, seeds: Iterable[int]) -> None:
-    """A finished run of the recipe's cell, also for the recipes that share it."""
+    """A finished run of the recipe's cell, also for the recipes that share it, as far as its seed is theirs."""
     keep(recipe, out, into, seeds)
     for name in sorted(sharing().get(cell.digest, set()) - {recipe.name}):
-        keep(load.load(name), out, into, seeds)
+        keep(load.load(name), out, into)  # fresh seeds are fresh to one recipe only
 
 
 def _every(recipe: Recipe) -> list[Cell]:

@@ -13,6 +13,7 @@ from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.results import Entry
 
 APART = 10.0  # points of deviation between seeds that need a look
+MANY = 10  # columns that fit on a screen
 NONE = "-"
 
 
@@ -51,18 +52,28 @@ def _beside(found: Sequence[Line], entries: Sequence[Entry], full: Mapping[str, 
 
 
 def _compact(found: Sequence[Line], entries: Sequence[Entry], full: Mapping[str, int]) -> Iterator[str]:
-    """A line a row and a column a method: the mean, in brackets the last round."""
-    rows: dict[str, list[Line]] = {}
+    """A line a row and a column a method, unless there are many: the mean, in brackets the last round."""
+    down, across = _row, _method
+    if len(set(map(_method, found))) > MANY:
+        down, across = across, down
+    lines: dict[str, list[Line]] = {}
     for line in found:
-        rows.setdefault(_row(line), []).append(line)
-    values = {(_row(line), _method(line)): _short(line, entries) for line in found}
-    methods = dict.fromkeys(map(_method, found))
+        lines.setdefault(down(line), []).append(line)
+    scales = {name: {line.scale for line in of} for name, of in lines.items()}
+    values = {
+        (down(line), across(line)): _short(line, entries)
+        + " quick" * (line.scale == "quick" and len(scales[down(line)]) > 1)
+        for line in found
+    }
     return _columns(
-        {"": list(rows)}
-        | {method: [values.get((row, method), NONE) for row in rows] for method in methods}
+        {"": list(lines)}
         | {
-            "seeds": [_several(line.ours.n for line in lines if line.ours) for lines in rows.values()],
-            "rounds": [_several(_rounds(line, entries, full) for line in lines) for lines in rows.values()],
+            head: [values.get((name, head), NONE) for name in lines]
+            for head in dict.fromkeys(map(across, found))
+        }
+        | {
+            "seeds": [_several(line.ours.n for line in of if line.ours) for of in lines.values()],
+            "rounds": [_several(_rounds(line, entries, full) for line in of) for of in lines.values()],
         }
     )
 
@@ -85,7 +96,7 @@ def _method(line: Line) -> str:
 
 def _short(line: Line, entries: Sequence[Entry]) -> str:
     last = _last(line, entries)
-    return f"{line.found}{'*' * line.few}{'' if last == NONE else f' ({last})'}{' quick' * (line.scale == 'quick')}"
+    return f"{line.found}{'*' * line.few}" + ("" if last == NONE else f" ({last})")
 
 
 def _several(values: Iterator[object]) -> str:
