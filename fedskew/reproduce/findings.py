@@ -9,7 +9,7 @@ from statistics import fmean
 
 from jinja2 import Environment, StrictUndefined
 
-from fedskew.reproduce import compare, contest, load
+from fedskew.reproduce import compare, load
 from fedskew.reproduce.compare import Line
 from fedskew.reproduce.results import Entry
 
@@ -56,11 +56,14 @@ class Numbers:
         assert line.ours is not None
         return "one seed" if line.ours.n == 1 else f"{line.ours.n} seeds"
 
-    def contests(self) -> str:
-        """How many methods each contest of the recipe ranks, and which of them are best."""
-        return " ".join(
-            contest.sentence(self._recipe, one) for one in contest.rankings(self._recipe, self._entries)
-        )
+    def over(self, rows: Sequence[str], column: str, score: str = "") -> str:
+        """Our mean over some rows, as contests rank."""
+        lines = [self._line(f"{row}.{column}", score) for row in rows]
+        return f"{fmean(line.ours.mean for line in lines if line.ours):.{lines[0].score.digits}f}"
+
+    def methods(self) -> int:
+        """How many columns were run."""
+        return sum(self.run(f"*.{column.name}") for column in self._recipe.columns)
 
     def run(self, pattern: str = "*") -> bool:
         """Whether a cell of this name was run."""
