@@ -16,18 +16,17 @@ def _no_truth(value: object) -> object:
     return value
 
 
-_Whole = Annotated[int, BeforeValidator(_no_truth)]
-_Real = Annotated[float, BeforeValidator(_no_truth)]
+_NUMBER = BeforeValidator(_no_truth)
 
-Count = Annotated[_Whole, Field(ge=1)]
-Natural = Annotated[_Whole, Field(ge=0)]
-Positive = Annotated[_Real, Field(gt=0)]
-NonNegative = Annotated[_Real, Field(ge=0)]
-Fraction = Annotated[_Real, Field(ge=0, le=1)]
-SomeFraction = Annotated[_Real, Field(gt=0, le=1)]
-Decay = Annotated[_Real, Field(ge=0, lt=1)]  # of a running mean
-Probability = Annotated[_Real, Field(gt=0, lt=1)]
-Minority = Annotated[_Real, Field(ge=0, lt=0.5)]
+Count = Annotated[int, Field(ge=1), _NUMBER]
+Natural = Annotated[int, Field(ge=0), _NUMBER]
+Positive = Annotated[float, Field(gt=0), _NUMBER]
+NonNegative = Annotated[float, Field(ge=0), _NUMBER]
+Fraction = Annotated[float, Field(ge=0, le=1), _NUMBER]
+SomeFraction = Annotated[float, Field(gt=0, le=1), _NUMBER]
+Decay = Annotated[float, Field(ge=0, lt=1), _NUMBER]  # of a running mean
+Probability = Annotated[float, Field(gt=0, lt=1), _NUMBER]
+Minority = Annotated[float, Field(ge=0, lt=0.5), _NUMBER]
 
 
 def enforce(settings: Any, *names: str) -> None:
