@@ -47,22 +47,22 @@ class GroupedMean(Aggregate):
 
 def grouped_mean(shared: Tree, stacked: Tree, classes: Tensor, rows: Tensor, weight: Tensor) -> Tree:
     """Components [C, ...] from rows [m, L, ...]: each is for class `classes[k, l]`, where `rows[k, l]`."""
+    weights = precise(weight, stacked)[:, None] * rows  # [m, L]
     count = len(next(iter(shared.values())))
-    belongs = (classes[..., None] == torch.arange(count)) & rows[..., None]  # [m, L, C]
-    weights = belongs * precise(weight, stacked)[:, None, None]
-    total = weights.sum((0, 1))  # [C]
-    weights = weights / torch.where(total > 0, total, 1)
-    return tree.apply(lambda old, new: _grouped(old, new, weights, total > 0), shared, stacked)
+    total = weights.new_zeros(count).index_add(0, classes.flatten(), weights.flatten())
+    part = weights / torch.where(total > 0, total, 1)[classes]
+    return tree.apply(lambda old, new: _grouped(old, new, classes, part, total > 0), shared, stacked)
 
 
-def _grouped(old: Tensor, new: Tensor, weights: Tensor, returned: Tensor) -> Tensor:
-    tail = [1] * (old.ndim - 1)
-    if old.is_floating_point():
-        fresh = torch.einsum("mlc,ml...->c...", weights.to(new.dtype), new)
-    else:
-        mask = (weights > 0).reshape(*weights.shape, *tail)
-        fresh = torch.where(mask, new[:, :, None], 0).amax((0, 1))
-    return torch.where(returned.reshape(-1, *tail), fresh, old)
+def _grouped(old: Tensor, new: Tensor, classes: Tensor, part: Tensor, returned: Tensor) -> Tensor:
+    fresh = torch.where(returned.reshape(-1, *[1] * (old.ndim - 1)), 0, old)
+    for k, row in part.nonzero().tolist():
+        mean, mine = fresh[classes[k, row]], new[k, row]
+        if old.is_floating_point():
+            mean.add_(mine, alpha=float(part[k, row]))
+        else:
+            torch.maximum(mean, mine, out=mean)
+    return fresh
 
 
 @dataclass(frozen=True)
