@@ -12,7 +12,7 @@ from torch import Tensor
 from fedskew import keys, tree
 from fedskew.adapt import adapt
 from fedskew.errors import ConfigError, unknown
-from fedskew.local import Differentiate, autograd, train
+from fedskew.local import Differentiate, autograd, beside, train
 from fedskew.method import BUILT_IN, Kit, Method
 from fedskew.part import Part
 from fedskew.phase import Context, Phase
@@ -109,14 +109,7 @@ class Algorithm:
             if part.name in kept:
                 work.update(tree.prefix(part.start(kept[part.name], received), part.name))
         context = Context(received, message, data, round, kit.solver.lr, self.expected)
-        run = train(
-            self.method.schedule.phases(kit),
-            work,
-            self.model.names,
-            context,
-            lambda new, old: self.method.share.hold(new, old, data),
-            differentiate,
-        )
+        run = self._run(kit, work, context, differentiate)
         extra, state = self._finish(run, kit, context)
         state["private"] = tree.pick(run.end, self.private)
         if self.keep_trained:
@@ -124,6 +117,24 @@ class Algorithm:
         samples = data.counts.sum().to(run.loss.dtype)
         uploaded = tree.pick(run.emitted, self.shared)
         return Reply(uploaded, extra, samples, run.steps, run.effective_steps, run.loss), state
+
+    def _run(self, kit: Kit, work: Tree, context: Context, differentiate: Differentiate) -> Run:
+        phases, share = self.method.schedule.phases(kit), self.method.share
+
+        def hold(new: Tree, old: Tree) -> Tree:
+            return share.hold(new, old, context.data)
+
+        rows = share.rows(context.data)
+        apart = kit.solver.clip is None and len(work) == len(self.model.names)
+        if len(rows) < 2 or not apart:
+            return train(phases, work, self.model.names, context, hold, differentiate)
+        # One after the other stays in the processor's cache; nothing that is trained depends on another row.
+        runs = []
+        for index, data in enumerate(rows):
+            own = tree.rows(work, index, index + 1)
+            mine = context._replace(data=data, received=tree.rows(context.received, index, index + 1))
+            runs.append(train(phases, own, self.model.names, mine, hold, differentiate))
+        return beside(runs)
 
     def _finish(self, run: Run, kit: Kit, context: Context) -> tuple[State, State]:
         extra, state = State(), State()

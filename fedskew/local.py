@@ -54,6 +54,13 @@ def train(
     return run._replace(end=work, loss=run.loss + 0 * _sum(work))
 
 
+def beside(runs: Sequence[Run]) -> Run:
+    """One run of several that trained a row of the tree each."""
+    emitted, end = ([getattr(run, name) for run in runs] for name in ("emitted", "end"))
+    loss = torch.stack([run.loss for run in runs]).sum()
+    return runs[0]._replace(emitted=tree.concatenate(emitted), end=tree.concatenate(end), loss=loss)
+
+
 def _sum(work: Tree) -> Tensor:
     """No number if an entry is none: a later phase may go wrong while the reported loss looks well."""
     return torch.stack([value.sum() for value in work.values() if value.is_floating_point()]).sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -138,6 +138,10 @@ class Share(Part):
     def take(self, shared: Tree, data: Client) -> Tree:
         """What of the broadcast the client works on."""
         return shared
+
+    def rows(self, data: Client) -> Sequence[Client]:
+        """The client once for each row of what it works on, where no row's training depends on another's."""
+        return (data,)
 
     def put(self, shared: Tree, trained: Tree, data: Client) -> Tree:
         """The broadcast with the client's trained entries in place."""

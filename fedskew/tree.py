@@ -89,6 +89,16 @@ def row(stacked: Tree, index: int) -> Tree:
     return {name: value[index] for name, value in stacked.items()}
 
 
+def rows(stacked: Tree, first: int, end: int) -> Tree:
+    """Some trees of a stack, as a stack."""
+    return {name: value[first:end] for name, value in stacked.items()}
+
+
+def concatenate(stacks: Sequence[Tree]) -> Tree:
+    """One stack of several."""
+    return {name: torch.cat([stack[name] for stack in stacks]) for name in stacks[0]}
+
+
 def mean(stacked: Tree, weights: Tensor) -> Tree:
     """Weighted sum over the leading axis; an integer entry takes its maximum."""
     return apply(lambda value: _weighted(value, weights), stacked)

@@ -107,6 +107,19 @@ def test_a_client_with_one_label_trains_only_if_told() -> None:
         assert (gap(one_round(bound, method, LONE), start) > 0) is moves
 
 
+@pytest.mark.parametrize("name", ["fedova", "fedova+fedprox"])
+@pytest.mark.parametrize("network", ["perceptron", "batch-norm"])
+def test_components_trained_in_turn_are_those_trained_together(name: str, network: str) -> None:
+    method = compose(name)
+    turn, together = (
+        finished(method, network=network, dtype=torch.float32, solver=replace(SOLVER, clip=clip))
+        for clip in (None, 1e9)  # the norm that is clipped is that of all components
+    )
+    assert gap(turn.server["shared"], together.server["shared"]) == 0
+    assert torch.allclose(turn.reply.loss, together.reply.loss)
+    assert torch.equal(turn.reply.steps, together.reply.steps)
+
+
 def test_what_is_downloaded_changes_bytes_and_nothing_else() -> None:
     every, own = ova(), ova(send="own")
     assert gap(finished(every).server["shared"], finished(own).server["shared"]) == 0

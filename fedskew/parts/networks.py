@@ -43,7 +43,9 @@ class OneVsAll(Network):
             return tree.stack([component(binary, seed, label) for label in range(classes)])
 
         def forward(params: Tree, x: Tensor, train: bool) -> Out:
-            rows = zip(*(value.unbind() for value in params.values()), strict=True)
+            # A view where there is one row: the gradient of `unbind` is a copy.
+            entries = params.values()
+            rows = zip(*([v.squeeze(0)] if len(v) == 1 else v.unbind() for v in entries), strict=True)
             outs = [binary.forward(dict(zip(params, row, strict=True)), x, train) for row in rows]
             logits = torch.stack([self._answer(out.logits) for out in outs], -1)
             features = torch.stack([out.features for out in outs], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -89,6 +90,10 @@ class OwnRows(Share):
 
     def take(self, shared: Tree, data: Client) -> Tree:
         return tree.apply(lambda rows: rows[data.classes], shared)
+
+    def rows(self, data: Client) -> Sequence[Client]:
+        padded = data.owned is not None  # for a block of clients, whose rows are trained together
+        return (data,) if padded else [data._replace(classes=label[None]) for label in data.classes]
 
     def put(self, shared: Tree, trained: Tree, data: Client) -> Tree:
         # A client trained in a padded block has kept more rows than it has classes.
