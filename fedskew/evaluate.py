@@ -14,7 +14,7 @@ from fedskew.agreement import mean_cosine
 from fedskew.algorithm import Algorithm
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
-from fedskew.examine import Exam, Marks, everybody
+from fedskew.examine import Exam, Marks, answers, confusions
 from fedskew.fit import Round
 from fedskew.ranges import Count, Natural, enforce
 from fedskew.traffic import traffic
@@ -93,8 +93,13 @@ class Evaluator:
 
     def _server(self, round: Round, last: bool) -> Record:
         novel = [self._home(client) for client in self.feed.federation.partition.novel]
-        cm, *strangers = everybody(self.engine.answer, self.feed, round.server, [self._test, *novel])
+        asked = [self._test, *novel]
+        logits = answers(self.engine.answer, self.feed, round.server, asked)
+        cm, *strangers = confusions(self.feed, logits, asked)
         out = _global(cm, last)
+        if self.algorithm.method.network.name == "OneVsAll":
+            truth = self.feed.federation.data.y[self._test]
+            out["global.components"] = metrics.component_accuracy(logits[0], truth).tolist()
         if strangers:
             out["novel.accuracy"] = float(metrics.pooled(torch.stack(strangers)))
         return out
@@ -123,7 +128,8 @@ class Evaluator:
         if self.algorithm.method.overall == "server" and round.cohort.ids:
             homes = [self._home(client) for client in round.cohort.ids]
             asked = [self._test, *homes]
-            before, *downloaded = everybody(self.engine.answer, self.feed, round.before, asked)
+            logits = answers(self.engine.answer, self.feed, round.before, asked)
+            before, *downloaded = confusions(self.feed, logits, asked)
             out["before.per_class"] = metrics.per_class(before).tolist()
             accuracy = metrics.accuracy(torch.stack(downloaded))
             out["personal.downloaded"] = float(metrics.mean_over_clients(accuracy))

@@ -54,15 +54,18 @@ class _Sitting:
         feed, algorithm, exam = self.feed, self.feed.algorithm, self.exam
         data, home = feed.idle(client), torch.from_numpy(feed.federation.partition.test[client])
         models = [algorithm.personal(self.server, kept, data, name) for name in exam.names]
-        at_home = [_confusion(feed, algorithm.predict(model, feed.x[home]), home) for model in models]
+        at_home = [algorithm.predict(model, feed.x[home]) for model in models]
         everywhere = [self._everywhere(model) for model in models] if exam.whole or exam.ballot else []
         return Marks(
-            torch.stack(at_home),
-            torch.stack([_confusion(feed, z, self._test) for z in everywhere]) if exam.whole else None,
+            self._scored(at_home, home),
+            self._scored(everywhere, self._test) if exam.whole else None,
             metrics.ballot(everywhere[0]) if exam.ballot else None,
             algorithm.tell(kept, data),
             kept is not None,
         )
+
+    def _scored(self, logits: list[Tensor], positions: Tensor) -> Tensor:
+        return torch.stack(confusions(self.feed, logits, [positions] * len(logits)))
 
     def _everywhere(self, model: Tree) -> Tensor:
         common = self.feed.algorithm.overall(self.server)
@@ -84,19 +87,19 @@ def answer(feed: Feed, server: State, examples: Tensor) -> Tensor:
     return feed.algorithm.predict(feed.algorithm.overall(server), feed.x[examples])
 
 
-def everybody(ask: Ask, feed: Feed, server: State, positions: Sequence[Tensor]) -> list[Tensor]:
-    """Confusion matrices of the server's network on many sets of examples, each asked for once."""
+def answers(ask: Ask, feed: Feed, server: State, positions: Sequence[Tensor]) -> list[Tensor]:
+    """Logits of the server's network for many sets of examples, each example asked for once."""
     needed = torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *positions]))
     if not len(needed):
-        return [
-            torch.zeros(feed.federation.classes, feed.federation.classes, dtype=torch.int64)
-            for _ in positions
-        ]
+        return [torch.zeros(0, feed.federation.classes) for _ in positions]
     logits = ask(server, needed)
-    return [_confusion(feed, logits[torch.searchsorted(needed, chosen)], chosen) for chosen in positions]
+    return [logits[torch.searchsorted(needed, chosen)] for chosen in positions]
 
 
-def _confusion(feed: Feed, logits: Tensor, positions: Tensor) -> Tensor:
-    return metrics.confusion(
-        metrics.predict(logits), feed.federation.data.y[positions], feed.federation.classes
-    )
+def confusions(feed: Feed, logits: Sequence[Tensor], positions: Sequence[Tensor]) -> list[Tensor]:
+    """What is taken for what, among these sets of examples of the pool."""
+    y, classes = feed.federation.data.y, feed.federation.classes
+    return [
+        metrics.confusion(metrics.predict(said), y[chosen], classes)
+        for said, chosen in zip(logits, positions, strict=True)
+    ]

@@ -123,6 +123,19 @@ def test_fednova_is_the_printed_update_and_leaves_statistics_to_the_plain_mean()
     assert near(found[MEAN], sum(p[k] * stacked[MEAN][k] for k in range(3)))
 
 
+def test_fednova_keeps_its_digits_where_steps_are_very_unequal() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(500, generator=generator, dtype=torch.float64)
+    y = x + 1e-3 * torch.randn(20, 500, generator=generator, dtype=torch.float64)
+    n, a = [3000.0, *[10.0] * 19], [235.0, *[5.0] * 19]
+
+    def after(dtype: torch.dtype) -> Tensor:
+        sent = reply({WEIGHT: y.to(dtype)}, n, a)
+        return combined(Normalised(), {WEIGHT: x.to(dtype)}, sent, state={})[0][WEIGHT]
+
+    assert (after(torch.float32) - after(torch.float64)).abs().max() < 5e-7
+
+
 def test_fednova_with_equal_steps_is_fedavg() -> None:
     start, stacked = drawn(3)
     sent = reply(stacked, [5, 1, 2], [4, 4, 4])

@@ -78,9 +78,14 @@ def normalised_weights(plain: Tensor, steps: Tensor) -> Tensor:
 
 def moved(shared: Tree, stacked: Tree, weights: Tensor, plain: Tensor, buffers: frozenset[str]) -> Tree:
     """x + sum w_k (y_k - x), by values so that a single w_k = 1 gives y_k exactly; statistics by `plain`."""
-    stays = 1 - weights.sum()
-    sums, means = tree.mean(stacked, weights), tree.mean(stacked, plain)
-    return {n: means[n] if n in buffers else stays.to(x.dtype) * x + sums[n] for n, x in shared.items()}
+    weights = weights.double()  # their sum may be far from 1, and two large multiples of x then cancel
+
+    def sum_of(x: Tensor, y: Tensor) -> Tensor:
+        total: Tensor = (1 - weights.sum()) * x.double() + torch.tensordot(weights, y.double(), dims=1)
+        return total.to(x.dtype)
+
+    means = tree.mean({n: value for n, value in stacked.items() if n in buffers}, plain)
+    return {n: means[n] if n in buffers else sum_of(x, stacked[n]) for n, x in shared.items()}
 
 
 @dataclass(frozen=True)

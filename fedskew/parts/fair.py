@@ -54,7 +54,7 @@ class AdaptivePower(Aggregate):
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model
     ) -> tuple[Tree, Tree]:
         losses = replies.extra[self.name]["loss"].double()
-        spread = losses.std(correction=0)
+        spread = (losses - losses[0]).std(correction=0)  # exactly 0 where all are equal
         q = next_power(state["q"], state["spread"], spread, self.rate)
         weights = power_weights(losses, q)
         return tree.mean(replies.shared, weights), {"q": q, "spread": spread, "largest": weights.max()}
