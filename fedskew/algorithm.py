@@ -47,13 +47,20 @@ class Algorithm:
         averaged = frozenset(self.shared)
         return tuple(name for name in self.model.names if name not in averaged)
 
+    @property
+    def answers_together(self) -> bool:
+        """Whether the clients' models answer for everybody, since the server's lacks what they keep."""
+        return bool(self.private)
+
     @cached_property
     def initial(self) -> Tree:
         """The common initial network."""
         return tree.cast(self.model.init(keys.integer("model", self.seed)), self.dtype)
 
     def __post_init__(self) -> None:
-        self.phases(0)  # a part that does not fit the network says so here
+        for part in self.method.parts:
+            part.fits(self.model, self.population)
+        self.phases(0)  # an update that cannot be built for this network says so here
 
     def phases(self, round: int) -> tuple[Phase, ...]:
         """The local round as data."""
@@ -170,7 +177,7 @@ class Algorithm:
 
     def personal(self, server: State, kept: State | None, data: Client, name: str | None = None) -> Tree:
         """A named model of a client as a tree of the network."""
-        wanted = name or self.method.personal
+        wanted = name or self.method.home
         if wanted in ("adapted", "adapted_step"):
             return self.adapted(server, kept, data, None if wanted == "adapted" else 1)
         if kept is None:
@@ -189,7 +196,7 @@ class Algorithm:
 
     def _newcomer(self, server: State, data: Client, wanted: str) -> Tree:
         """The model of a client that never took part: the server's, with private pieces as they begin."""
-        completed = any(part.completes and wanted in part.offers for part in self.method.parts)
+        completed = any(part.completes and wanted == part.offers for part in self.method.parts)
         return (
             self.models(server, self.fresh(int(data.id)), data)[wanted] if completed else self.overall(server)
         )

@@ -59,7 +59,7 @@ class Evaluator:
         clients: Record = {}
         for client in round.cohort.ids:
             self._marks.pop(client, None)
-        ensemble, last = self.algorithm.method.overall == "ensemble", round.number + 1 == rounds
+        ensemble, last = self.algorithm.answers_together, round.number + 1 == rounds
         votes = ensemble and len(self._test) > 0
         if self.timetable.clients(round.number, rounds):
             marks = self._examine(round, votes)
@@ -74,7 +74,7 @@ class Evaluator:
     @property
     def names(self) -> tuple[str, ...]:
         """The personal models that are evaluated, the method's own first, and what an inherited one inherits."""
-        own = self.algorithm.method.personal
+        own = self.algorithm.method.home
         beside = ("trained",) if own == "inherited" else ()
         return tuple(dict.fromkeys((own, *beside, *self.also)))
 
@@ -125,7 +125,7 @@ class Evaluator:
             whole = torch.stack([mark.whole[index] for mark in marks.values() if mark.whole is not None])
             chosen = torch.tensor([client in round.cohort.ids for client in marks])
             out |= {start + key: value for key, value in _clients(home, whole, counts, chosen).items()}
-        if self.algorithm.method.overall == "server" and round.cohort.ids:
+        if not self.algorithm.answers_together and round.cohort.ids:
             homes = [self._home(client) for client in round.cohort.ids]
             asked = [self._test, *homes]
             logits = answers(self.engine.answer, self.feed, round.before, asked)

@@ -38,8 +38,7 @@ class Method:
     aggregate: Aggregate = Mean()
     server: Server = Replace()
     network: Network = Plain()
-    personal: str = "trained"  # which model a client predicts with at home
-    overall: str = "server"  # which model answers for everybody: "server" or "ensemble"
+    personal: str | None = None  # which model a client predicts with at home, if not the one a part brings
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
@@ -55,13 +54,25 @@ class Method:
                         f"and {self.share.name} does not share it."
                     )
             part.check(self)
-        self.check_model(self.personal)
+        bringing = [part for part in self.parts if part.offers]
+        if self.personal is not None:
+            self.check_model(self.personal)
+        elif len(bringing) > 1:
+            raise ConfigError(
+                f"{bringing[0].name} and {bringing[1].name} both bring a model to predict with at home, "
+                f"'{bringing[0].offers}' and '{bringing[1].offers}': keep one of the two."
+            )
 
     def check_model(self, name: str) -> None:
         """Raises ConfigError unless clients have a personal model of this name."""
-        models = (*BUILT_IN, *(offered for part in self.parts for offered in part.offers))
+        models = dict.fromkeys((*BUILT_IN, *(part.offers for part in self.parts if part.offers)))
         if name not in models:
             raise ConfigError(unknown("personal model of this method", name, models))
+
+    @property
+    def home(self) -> str:
+        """The model a client predicts with at home."""
+        return self.personal or next((part.offers for part in self.parts if part.offers), "trained")
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -75,17 +86,20 @@ class Method:
         """Fills the slots of both; a slot filled twice is an error that names both sides."""
         filled: dict[str, Any] = {"terms": self.terms + tuple(t for t in other.terms if t not in self.terms)}
         for slot in (field.name for field in fields(Method) if field.name != "terms"):
-            mine, theirs, default = getattr(self, slot), getattr(other, slot), getattr(_FEDAVG, slot)
-            if theirs not in (default, mine):
-                if mine != default:
-                    raise ConfigError(
-                        f"both fill the slot '{slot}': {mine} and {theirs}. Keep one of the two."
-                    )
+            mine, theirs = getattr(self, slot), getattr(other, slot)
+            if mine == getattr(_FEDAVG, slot) or (is_free(slot, mine) and not is_free(slot, theirs)):
                 filled[slot] = theirs
+            elif not is_free(slot, theirs) and theirs != mine:
+                raise ConfigError(f"both fill the slot '{slot}': {mine} and {theirs}. Keep one of the two.")
         return replace(self, **filled)
 
 
 _FEDAVG = Method()
+
+
+def is_free(slot: str, held: object) -> bool:
+    """Whether a slot holds FedAvg's part, whatever its settings: it gives way to another part."""
+    return type(held) is type(getattr(_FEDAVG, slot))
 
 
 class Kit(NamedTuple):
@@ -132,7 +146,7 @@ class Kit(NamedTuple):
     ) -> Update:
         """The ordinary update: the network under objective and terms, by SGD; `lesson` has the last word."""
         goal = objective or self.method.objective
-        added = tuple(self.method.terms if terms is None else terms)
+        added = sorted(self.method.terms if terms is None else terms, key=lambda term: not term.scales)
         own = tuple(f"{term.name}/{name}" for term in added for name in term.own(self.model))
         moving = tuple(self.model.trainable if trains is None else trains) + own
 

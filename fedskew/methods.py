@@ -46,7 +46,7 @@ from fedskew.parts import (
 from fedskew.slots import fill
 
 fedavg = Method()
-local = Method(share=Nothing(), overall="ensemble")
+local = Method(share=Nothing())
 
 fedabc = Method(objective=OneVsAllBinary())
 fedabc_plain = Method(objective=OneVsAllBinary(sigma=0.0, drop=False))
@@ -60,16 +60,15 @@ fedova = Method(network=OneVsAll(), objective=OwnComponents(), share=OwnRows(), 
 fedova_async = Method(network=OneVsAll(), objective=OwnComponents(), share=OwnRows(), aggregate=AsArrived())
 
 fedrs = Method(objective=RestrictedSoftmax())
-fedphp = Method(terms=(Inherit(),), personal="inherited")
+fedphp = Method(terms=(Inherit(),))
 map = fedrs + fedphp + Method(schedule=AggregateThenPersonalise(), aggregate=Mean("uniform"))
 map_released = Method(
     objective=RestrictedSoftmax(),
     terms=(Inherit(kd="author", mu_max=0.9, whole_rounds=True, bn_refresh=True),),
     schedule=AggregateThenPersonalise("released"),
-    personal="inherited",
 )
 
-grpfed = Method(schedule=GlobalRegularised(), aggregate=AdaptivePower(), personal="local")
+grpfed = Method(schedule=GlobalRegularised(), aggregate=AdaptivePower())
 grpfed_aggregation = Method(aggregate=AdaptivePower())
 
 fedprox = Method(terms=(Proximal(),))
@@ -89,17 +88,17 @@ afl = Method(aggregate=Agnostic())
 qffl = Method(aggregate=AdaptivePower(rate=0.0))
 qfedavg = Method(aggregate=FairDescent())
 
-fedper = Method(share=Body(), overall="ensemble")
-fedrep = Method(share=Body(), schedule=HeadThenBody(), overall="ensemble")
-lg_fedavg = Method(share=Top(layers=2), overall="ensemble")
-lg_head = Method(share=Top(), overall="ensemble")
-fedproto = Method(share=Nothing(), terms=(Prototypes(),), overall="ensemble")
-fedrod = Method(objective=BalancedSoftmax(), terms=(OwnHead(),), personal="own_heads")
-ditto = Method(schedule=PrivateCopy(), personal="private")
-feddml = Method(schedule=MutualLearning(), personal="private")
-pfedme = Method(schedule=MoreauEnvelope(), server=Mix(), personal="private")
-per_fedavg = Method(schedule=MetaSteps(), personal="adapted")
-per_fedavg_hf = Method(schedule=MetaSteps(order="hessian_free"), personal="adapted")
+fedper = Method(share=Body())
+fedrep = Method(share=Body(), schedule=HeadThenBody())
+lg_fedavg = Method(share=Top(layers=2))
+lg_head = Method(share=Top())
+fedproto = Method(share=Nothing(), terms=(Prototypes(),))
+fedrod = Method(objective=BalancedSoftmax(), terms=(OwnHead(),))
+ditto = Method(schedule=PrivateCopy())
+feddml = Method(schedule=MutualLearning())
+pfedme = Method(schedule=MoreauEnvelope(), server=Mix())
+per_fedavg = Method(schedule=MetaSteps())
+per_fedavg_hf = Method(schedule=MetaSteps(order="hessian_free"))
 
 
 def presets() -> dict[str, Method]:

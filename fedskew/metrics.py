@@ -40,13 +40,11 @@ def predict(logits: Tensor) -> Tensor:
 
 def confusion(predictions: Tensor, labels: Tensor, classes: int, live: Tensor | None = None) -> Tensor:
     """Counts [..., C, C] of (truth, prediction) over the last axis, without samples that are not live."""
-    if labels.shape[-1:] != predictions.shape[-1:]:
-        raise DataError(
-            f"{predictions.shape[-1]} predictions cannot be compared with {labels.shape[-1]} labels; "
-            "evaluate a model on the same samples the labels belong to."
-        )
+    _check_length(predictions.shape[-1:], labels.shape[-1:])
     labels = labels.expand_as(predictions)
-    counted = torch.ones_like(labels, dtype=torch.bool) if live is None else live.expand_as(predictions)
+    counted = (
+        torch.ones_like(labels, dtype=torch.bool) if live is None else live.bool().expand_as(predictions)
+    )
     _check_range("label", labels[counted], classes)
     _check_range("prediction", predictions[counted], classes)
     lead = predictions.shape[:-1]
@@ -123,7 +121,11 @@ def harmonic(a: Tensor, b: Tensor) -> Tensor:
 
 
 def local_test(tp: Tensor, tr: Tensor) -> LocalTest:
-    """Tl from each client's macro-F1 on its own [K] and on the whole test set [K] (GRP-FED Eq. 6)."""
+    """Tl from each client's macro-F1 on its own [K] and on the whole test set [K] (GRP-FED Eq. 6).
+
+    A client without a test set of its own, whose Tp is nan, counts in neither.
+    """
+    tr = tr.masked_fill(tp.isnan(), math.nan)
     return LocalTest(
         mean_over_clients(harmonic(tp, tr)), harmonic(mean_over_clients(tp), mean_over_clients(tr))
     )
@@ -168,6 +170,7 @@ def ensemble(logits: Iterable[Tensor], how: str = "probability") -> Tensor:
 def component_accuracy(logits: Tensor, labels: Tensor) -> Tensor:
     """Accuracy [C] of each binary component "is it class c?" (FedOVA Fig. 3); a logit of 0 answers no."""
     _refuse_nan(logits)
+    _check_length(logits.shape[:1], labels.shape)
     truth = labels[:, None] == torch.arange(logits.shape[-1], device=logits.device)
     return ((logits > 0) == truth).double().mean(0)
 
@@ -192,6 +195,14 @@ def _refuse_nan(logits: Tensor) -> None:
         raise DivergedError(
             f"logits of shape {tuple(logits.shape)} contain nan, so there is no prediction to score: "
             "training diverged. Lower the learning rate or clip gradients."
+        )
+
+
+def _check_length(predictions: torch.Size, labels: torch.Size) -> None:
+    if predictions != labels:
+        raise DataError(
+            f"predictions of shape {list(predictions)} cannot be compared with labels of shape {list(labels)}; "
+            "evaluate a model on the same samples the labels belong to."
         )
 
 

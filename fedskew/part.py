@@ -27,7 +27,7 @@ class Part(ABC):
 
     reveals: ClassVar[str] = ""  # what leaves the client beyond parameters, in words
     needs: ClassVar[tuple[Section, ...]] = ()  # what of the network must be shared for it to mean anything
-    offers: ClassVar[tuple[str, ...]] = ()  # the keys of `models`
+    offers: ClassVar[str] = ""  # the model it lets a client predict with at home, a key of `models`
     tells: ClassVar[tuple[str, ...]] = ()  # the keys of `tell`
     one_network: ClassVar[bool] = False  # remembers, or reads the features of, one network for all classes
     completes: ClassVar[bool] = False  # its models are the shared network with something of the client's own
@@ -79,6 +79,9 @@ class Part(ABC):
     def check(self, method: Method) -> None:
         """Raises ConfigError on a combination that means nothing."""
 
+    def fits(self, model: Model, clients: int) -> None:
+        """Raises ConfigError on settings that are not for this network or so many clients."""
+
 
 @dataclass(frozen=True)
 class Objective(Part):
@@ -97,6 +100,7 @@ class Term(Part):
     """Something added to local training: to the loss, or as a closed-form pull on the parameters."""
 
     personal: ClassVar[bool] = False  # serves the personal model, not the upload
+    scales: ClassVar[bool] = False  # weighs the objective's loss, to which other terms are then added
 
     def own(self, model: Model) -> tuple[str, ...]:
         """Which of its own entries are trained along with the network."""

@@ -52,7 +52,7 @@ def _copy(old: RunStore, reader: RunReader, new: RunStore, config: Config) -> No
     point = old.load()
     if point is None:
         return
-    plan, ensemble = build.experiment(config), build.method(config).overall == "ensemble"
+    plan, ensemble = build.experiment(config), any(kept["private"] for kept in point.kept.values())
     for record in reader.metrics():
         new.log_metrics(due(record, plan.timetable, plan.rounds, ensemble))
     new.log_clients(one for one in reader.clients() if plan.timetable.clients(one["round"], plan.rounds))

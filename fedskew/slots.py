@@ -6,7 +6,7 @@ from typing import Any
 
 from fedskew import parts
 from fedskew.errors import ConfigError, unknown
-from fedskew.method import Method
+from fedskew.method import Method, is_free
 from fedskew.part import Part, Term
 
 SLOTS = ("objective", "schedule", "share", "aggregate", "server", "network")
@@ -23,7 +23,7 @@ def fill(method: Method, tables: Mapping[str, object]) -> Method:
             continue
         slot = next(slot for slot in SLOTS if issubclass(kind, _base(slot)))
         present = filled.get(slot, getattr(method, slot))
-        if present != getattr(Method(), slot) and present.name != name:
+        if present.name != name and (slot in filled or not is_free(slot, present)):
             raise ConfigError(
                 f"{name} and {present.name} both fill the slot '{slot}': keep one of the two, "
                 "or start from a preset that leaves it free."

@@ -70,7 +70,7 @@ def _interval(differences: Sequence[float], confidence: float) -> Difference:
         raise ConfigError("no seeds to compare; run both methods on at least one common seed.")
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence is {confidence}; it must lie in (0, 1), e.g. 0.95.")
-    signs = tuple((value > 0) - (value < 0) for value in differences)
+    signs = tuple(int(value > 0) - int(value < 0) for value in differences)
     mean, std, n = summarise(differences)
     if n == 1:
         return Difference(mean, -math.inf, math.inf, signs)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from fedskew import tree
-from fedskew.kernels.descent import Rates, descend
+from fedskew.kernels.descent import Rates, clipped, descend
 from fedskew.ranges import Decay, Natural, NonNegative, Positive, enforce
 from fedskew.tree import Tree
 from fedskew.values import Batch
@@ -69,6 +69,11 @@ class SGD(Step):
         factor = min((round + 1) / self.warmup, 1.0) if self.warmup else 1.0
         return replace(self, lr=self.lr * factor, warmup=0)
 
+    @property
+    def longest(self) -> float:
+        """The largest norm a gradient may have."""
+        return math.inf if self.clip is None else self.clip
+
     def init(self, params: Tree) -> Tree:
         if not self.momentum:
             return {}
@@ -78,7 +83,7 @@ class SGD(Step):
         self, params: Tree, memory: Tree, batches: Sequence[Batch], gradient: GradientAt
     ) -> tuple[Tree, Tree, Gradient]:
         found = gradient(params, batches[0])
-        rates = Rates(self.lr, self.momentum, self.weight_decay, math.inf if self.clip is None else self.clip)
+        rates = Rates(self.lr, self.momentum, self.weight_decay, self.longest)
         new, memory = descend(params, found.direction, memory, rates)
         return new, memory, found
 
@@ -93,7 +98,7 @@ class SGD(Step):
 class MetaStep(Step):
     """Descends the loss as it is after one plain step on another batch (Per-FedAvg, Fallah et al., 2020).
 
-    Weight decay is part of every gradient; there is no momentum.
+    Each gradient is clipped, and weight decay is part of it; there is no momentum.
     """
 
     inner: float = 0.01
@@ -101,6 +106,7 @@ class MetaStep(Step):
     order: Literal["first", "hessian_free"] = "first"
     delta: float = 1e-3
     weight_decay: float = 0.0
+    clip: float = math.inf
 
     @property
     def batches(self) -> int:
@@ -114,7 +120,8 @@ class MetaStep(Step):
     ) -> tuple[Tree, Tree, Gradient]:
         def slope(at: Tree, batch: Batch) -> Gradient:
             found = gradient(at, batch)
-            decayed = tree.apply(lambda g, w: g + self.weight_decay * w, found.direction, at)
+            direction = clipped(found.direction, self.clip)
+            decayed = tree.apply(lambda g, w: g + self.weight_decay * w, direction, at)
             return found._replace(direction=decayed)
 
         first = slope(params, batches[0])

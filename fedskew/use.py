@@ -110,7 +110,7 @@ def _inputs(config: Config) -> tuple[str, ...]:
 
 
 def _overall(algorithm: Algorithm, found: Checkpoint, place: Path) -> Tree:
-    if algorithm.method.overall == "ensemble":
+    if algorithm.answers_together:
         raise ConfigError(
             f"{place}: this method has no global model; its clients answer together. Take the model of one "
             "of them: --client 0."
@@ -129,7 +129,7 @@ def _own(feed: Feed, found: Checkpoint, client: int) -> Tree:
 
 
 def _name(algorithm: Algorithm, found: Checkpoint, client: int, label: str) -> str:
-    own = algorithm.method.personal
+    own = algorithm.method.home
     if client in found.kept or own in ADAPTED:
         return f"the personal model of client {label} ({own})"
     return f"the global model, since client {label} has not taken part yet"

@@ -30,7 +30,7 @@ NAMED = (
     *("fedlc+fedphp", "fedlc+grpfed-aggregation", "fedabc+grpfed-aggregation", "fedrs+grpfed-aggregation"),
     *("fedrep+fedprox", "fedrep+scaffold", "fedrs+ditto", "fedova+fedprox", "grpfed+fedabc", "fedlc+pfedme"),
     *("map+fedavgm", "feddyn+fedlc", "moon+fedrs", "fedproto+fedphp", "fedper+ditto", "fedaws+fedabc"),
-    "feddml+fedlc",
+    *("feddml+fedlc", "map+fednova", "scaffold+grpfed-aggregation"),
 )
 PAIRS = ["+".join(pair) for pair in combinations(presets(), 2)]
 
@@ -126,9 +126,16 @@ def test_all_pairs(names: str) -> None:
         ("grpfed+fedper", "GlobalRegularised needs the head"),
         ("feddyn+fedadam", "DynamicMean sets the server's model itself"),
         ("pfedme+fedprox", "it follows the private network"),
-        ("fedphp+ditto", "both fill the slot 'personal'"),
+        ("qfedavg+per-fedavg", "reads the curvature"),
+        ("fedphp+ditto", "both bring a model to predict with at home"),
     ],
 )
 def test_a_composition_that_means_nothing_says_why(names: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         compose(names)
+
+
+@pytest.mark.parametrize("other", ["moon", "fedmmd", "fedproto"])
+def test_the_order_of_names_does_not_matter_to_a_term_that_weighs_the_loss(other: str) -> None:
+    one, two = (flat(*run(compose(names), Serial)) for names in (f"fedphp+{other}", f"{other}+fedphp"))
+    assert all(torch.allclose(value, two[name], rtol=0, atol=1e-12) for name, value in one.items())

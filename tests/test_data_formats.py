@@ -182,6 +182,15 @@ def test_kws_from_recordings(folder: Folder, tmp_path: Path, packed: bool) -> No
         load(folder, "kws")  # eight words are missing
 
 
+@pytest.mark.parametrize("absent", ["testing_list.txt", "validation_list.txt"])
+def test_kws_needs_both_lists_of_the_publisher(folder: Folder, tmp_path: Path, absent: str) -> None:
+    place = tmp_path / "data" / "speech_commands"
+    make.write_speech(place, ["go", "stop"])
+    (place / absent).unlink()
+    with pytest.raises(DataError, match=absent):
+        load(folder, "kws", words=["stop", "go"])
+
+
 def test_kws_from_features_is_the_same_dataset(folder: Folder, tmp_path: Path) -> None:
     place = tmp_path / "data" / "speech_commands"
     make.write_speech(place, ["go", "stop"])

@@ -3,16 +3,20 @@
 import csv
 import tarfile
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import data_makers as make
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedskew.data import registry
 from fedskew.data.arrays import from_arrays
 from fedskew.data.dataset import Dataset
 from fedskew.data.folder import Folder
+from fedskew.data.numbering import numbered
+from fedskew.data.safe import image
 from fedskew.errors import ConfigError, DataError
 
 RNG = np.random.default_rng(11)
@@ -64,12 +68,37 @@ def test_arrays_in_memory_with_a_test_part_of_their_own() -> None:
         (np.ones((3, 2)), np.zeros(3), "two different classes"),
         (np.ones((3, 2)), np.array([0, 0.5, 1]), "no whole numbers"),
         (np.array([[1, 2], [np.nan, 1]]), np.arange(2), "sample 1 is not finite"),
+        (np.array([[1, 2], [1, 1e39]]), np.arange(2), "sample 1 is not finite in single precision"),
+        (np.ones((2, 2)), np.array([1e20, 2e20]), "no whole numbers"),
         (np.array([["a", "b"]] * 2), np.arange(2), "not numbers"),
     ],
 )
 def test_arrays_that_make_no_sense(x: np.ndarray, y: np.ndarray, why: str) -> None:
     with pytest.raises(DataError, match=f"mine: .*{why}"):
         from_arrays(x, y, name="mine")
+
+
+def test_arrays_of_a_data_frame(folder: Folder) -> None:
+    """Texts of a data frame are objects."""
+    words = np.array(["cat", "dog", "cat", "dog"], dtype=object)
+    data = from_arrays(np.eye(4), words, client=words[::-1], test=np.array([False, True] * 2, dtype=object))
+    assert (data.classes, data.clients, data.test.tolist()) == (("cat", "dog"), ("cat", "dog"), [1, 3])
+    for mixed in (
+        np.array(["cat", None, "dog", "dog"], dtype=object),
+        np.array([1, "a", 2, 3], dtype=object),
+    ):
+        with pytest.raises(DataError, match=r"client \(object\) must be numbers or text"):
+            from_arrays(np.eye(4), words, client=mixed)
+    for test in ([0, 1, 2, 0], [0, 1, np.nan, 0]):
+        with pytest.raises(DataError, match="test must be true or false"):
+            from_arrays(np.eye(4), words, test=np.array(test))
+
+
+@pytest.mark.parametrize("names", [["1", "01", "2"], ["--5", "3"], ["-5", "3"]])
+def test_names_have_one_order(names: list[str]) -> None:
+    places, order = numbered(names)
+    assert [order[k] for k in places] == names
+    assert numbered(names[::-1])[1] == order
 
 
 def rows() -> list[dict[str, object]]:
@@ -116,6 +145,15 @@ def test_parquet_table(folder: Folder, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.Table.from_pylist(rows()), tmp_path / "table.parquet")
     check_table(load(folder, "parquet", path=str(tmp_path / "table.parquet"), **OPTIONS))
+    floats = [row | {"held": float(bool(row["held"]))} for row in rows()]
+    parquet.write_table(arrow.Table.from_pylist(floats), tmp_path / "floats.parquet")
+    check_table(load(folder, "parquet", path=str(tmp_path / "floats.parquet"), **OPTIONS))
+    nobody = [rows()[0] | {"who": None}, *rows()[1:]]
+    dated = [row | {"a": datetime(2020, 1, 1)} for row in rows()]
+    for odd, why in ((nobody, "row 2 has no 'who'"), (dated, "row 2 has '2020-01-01")):
+        parquet.write_table(arrow.Table.from_pylist(odd), tmp_path / "odd.parquet")
+        with pytest.raises(DataError, match=why):
+            load(folder, "parquet", path=str(tmp_path / "odd.parquet"), **OPTIONS)
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "table.parquet").read_bytes()[:-50])
     with pytest.raises(DataError, match=r"cut\.parquet"):
         load(folder, "parquet", path=str(tmp_path / "cut.parquet"), **OPTIONS)
@@ -131,6 +169,9 @@ def test_parquet_table(folder: Folder, tmp_path: Path) -> None:
         ("a,kind\n1,x\n2, \n3,y\n", "row 3 has no 'kind'"),
         ("a,kind\n1,x\n2,x\n", "column 'kind' has one class only"),
         ("a,b\n1,2\n", "unknown column 'kind'"),
+        ("a,kind\n1,x\n1e39,y\n", "row 3 has '1e39' in column 'a'"),
+        ("a,kind\n1700000000,x\n1700000001,y\n", r"'a' lie too close together .*Subtract .*drop = \['a'\]"),
+        ("a,kind\n1,x\n2, x\n", "column 'kind' has one class only"),
         ("a,a,kind\n1,2,x\n", "same name"),
         ("kind\nx\ny\n", "no column is left"),
         ("a,kind\n", "1 lines"),
@@ -148,7 +189,7 @@ def test_every_row_of_a_table_names_its_client(folder: Folder, tmp_path: Path) -
     (tmp_path / "table.csv").write_text("a,kind,site\n1,x,1\n2,y,\n")
     with pytest.raises(DataError, match="row 3 has no 'site'"):
         load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind", client="site")
-    for clients in ([1.0, np.nan, 2.0], [1.2, 1.8, 2.0]):
+    for clients in ([1.0, np.nan, 2.0], [1.2, 1.8, 2.0], [0, np.inf, 1]):
         with pytest.raises(DataError, match="client has values that are no whole numbers"):
             from_arrays(np.ones((3, 2)), np.arange(3), client=np.array(clients))
 
@@ -229,6 +270,63 @@ def test_image_folder_with_its_own_test_part(folder: Folder, tmp_path: Path) -> 
     make.write_images(tmp_path / "own" / "test", ["a", "b"], count=1)
     data = load(folder, "image-folder", path=str(tmp_path / "own"))
     assert (len(data.train), len(data.test)) == (6, 2)
+
+
+def test_what_systems_leave_behind_is_no_picture(folder: Folder, tmp_path: Path) -> None:
+    top = tmp_path / "all"
+    make.write_images(top / "mine", ["cat", "train"])  # a class may be called train
+    before = load(folder, "image-folder", path=str(pack(top, tmp_path / "clean.zip")))
+    for left in (
+        "__MACOSX/mine/cat/._picture_0.png",
+        "mine/cat/._picture_0.png",
+        "mine/.ipynb_checkpoints/a.png",
+    ):
+        (top / left).parent.mkdir(parents=True, exist_ok=True)
+        (top / left).write_bytes(b"no picture")
+    data = load(folder, "image-folder", path=str(pack(top, tmp_path / "all.zip")))
+    assert data.classes == before.classes == ("cat", "train")
+    assert len(data.y) == len(before.y)
+
+
+@pytest.mark.parametrize("stray", ["a.png", "train/a.png", "train/cat/deep/a.png"])
+def test_pictures_are_all_as_deep(folder: Folder, tmp_path: Path, stray: str) -> None:
+    for part in ("train", "test"):
+        make.write_images(tmp_path / "own" / part, ["cat", "dog"])
+    (tmp_path / "own" / stray).parent.mkdir(exist_ok=True)
+    (tmp_path / "own/train/cat/picture_0.png").rename(tmp_path / "own" / stray)
+    with pytest.raises(
+        DataError, match=f"{stray}: should be in a class folder" if "/" in stray else "class folder"
+    ):
+        load(folder, "image-folder", path=str(tmp_path / "own"))
+
+
+def test_sixteen_bits_and_transparency(tmp_path: Path) -> None:
+    ramp = Image.fromarray(np.arange(0, 65536, 4096, dtype=np.uint16).reshape(4, 4))
+    ink = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    ink.putpixel((0, 0), (0, 0, 0, 255))
+    for picture in (ramp, ink):
+        picture.save(tmp_path / "one.png")
+        found = image((tmp_path / "one.png").read_bytes(), "one.png", 4, False, False)[0]
+        if picture is ramp:
+            assert found.ravel().tolist() == [k * 4096 // 257 for k in range(16)]
+        else:
+            assert found[0, 0] == 0
+            assert (found.ravel()[1:] == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("file,client\ncat/picture_0.png,\n", "no client for"),
+        ("file,client\ncat/picture_0.png\n", "no client for"),
+        ("file,client\n" + "cat/picture_0.png,me\n" * 2, "1 files are listed more than once"),
+    ],
+)
+def test_every_picture_has_one_client(folder: Folder, tmp_path: Path, text: str, why: str) -> None:
+    make.write_images(tmp_path / "two", ["cat", "dog"])
+    (tmp_path / "clients.csv").write_text("\ufeff" + text, encoding="utf-8")
+    with pytest.raises(DataError, match=why):
+        load(folder, "image-folder", path=str(tmp_path / "two"), clients=str(tmp_path / "clients.csv"))
 
 
 def test_image_folders_that_make_no_sense(folder: Folder, tmp_path: Path) -> None:

@@ -52,6 +52,18 @@ def test_the_second_time_nothing_is_read(folder: Folder, monkeypatch: pytest.Mon
     assert len(copies(folder)) == 1
 
 
+def test_a_file_moved_among_the_others_makes_another_copy(folder: Folder, tmp_path: Path) -> None:
+    def described(top: str, parts: str) -> str:
+        files = tuple(tmp_path / top / part / f"{k}.json" for k, part in enumerate(parts))
+        for k, file in enumerate(files):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(str(k))
+        return prepared.describe("", files, folder)
+
+    assert described("here", "ab") == described("there", "ab")
+    assert described("here", "ab") != described("here", "ba")
+
+
 def test_other_content_or_options_make_another_copy(folder: Folder, tmp_path: Path) -> None:
     first = registry.load("mnist", folder=folder)
     make.write_mnist(tmp_path / "data" / "mnist", train=13)

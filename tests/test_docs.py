@@ -207,7 +207,7 @@ def test_every_number_of_a_run_is_explained() -> None:
     for one in plans:
         with one.session(0) as session:
             (step,) = session.rounds()
-        models = session.feed.algorithm.method.personal, "trained"
+        models = session.feed.algorithm.method.home, "trained"
         for key in step.record:
             kind, *names = key.split(".")
             plain = f"{kind}.PART.NAME" if kind in ("state", "client") else key

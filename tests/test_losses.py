@@ -910,6 +910,24 @@ def test_contrastive_by_hand() -> None:
     assert losses.contrastive(here, there, there).item() == pytest.approx(math.log(2))
 
 
+@pytest.mark.parametrize("length", [5e-15, 1.0, 5e19])
+def test_directions_of_vectors_of_any_length_have_true_gradients(length: float) -> None:
+    def slope(dtype: torch.dtype, loss: Callable[[Tensor], Tensor]) -> Tensor:
+        rows = torch.tensor([[0.6, 0.8], [0.8, 0.6]], dtype=dtype) * length
+        rows.requires_grad_()
+        (found,) = torch.autograd.grad(loss(rows), rows)
+        return found.double() * length
+
+    one = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    for loss in (
+        lambda rows: losses.contrastive(rows, one.to(rows.dtype), one.flip(0).to(rows.dtype)),
+        lambda rows: losses.spread(rows, margin=0.9),
+    ):
+        exact = slope(torch.float64, loss)
+        assert exact.abs().max() > 1e-3
+        assert torch.allclose(slope(torch.float32, loss), exact, rtol=1e-5, atol=1e-6)
+
+
 def test_contrastive_trains_only_the_current_features() -> None:
     here, received, previous = (torch.randn(3, 4, requires_grad=True) for _ in range(3))
     value = losses.contrastive(here, received, previous)

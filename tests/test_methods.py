@@ -52,7 +52,7 @@ def test_compositions_fill_the_slots_of_both() -> None:
 def test_map_is_its_two_ancestors_and_a_schedule() -> None:
     assert preset("map").terms == preset("fedphp").terms
     assert preset("map").objective == preset("fedrs").objective
-    assert preset("map").personal == "inherited"
+    assert preset("map").home == "inherited"
 
 
 def test_a_table_changes_settings_of_a_part_or_adds_one() -> None:

@@ -114,6 +114,25 @@ def test_confusion_leaves_padding_out_whatever_it_holds() -> None:
     assert metrics.confusion(predicted, truth, 2, live).tolist() == [[[1, 1], [0, 0]], [[0, 0], [0, 1]]]
 
 
+def test_a_mask_of_numbers_is_a_mask() -> None:
+    predicted, truth = torch.tensor([0, 1, 0]), torch.tensor([0, 1, 1])
+    for live in (torch.tensor([1, 0, 0]), torch.tensor([1.0, 0.0, 0.0])):
+        assert metrics.confusion(predicted, truth, 2, live).tolist() == [[1, 0], [0, 0]]
+
+
+def test_components_and_labels_are_of_the_same_samples() -> None:
+    for labels in (torch.tensor([0]), torch.tensor([[0], [1], [1]])):
+        with pytest.raises(DataError, match="cannot be compared"):
+            metrics.component_accuracy(torch.zeros(3, 2), labels)
+
+
+def test_both_readings_of_tl_are_of_the_clients_with_a_test_set() -> None:
+    tp, tr = torch.tensor([0.9, torch.nan, 0.0, 0.5]), torch.tensor([0.3, 0.4, 0.0, 0.2])
+    known = ~tp.isnan()
+    found, expected = metrics.local_test(tp, tr), metrics.local_test(tp[known], tr[known])
+    assert torch.allclose(torch.stack([*found]), torch.stack([*expected]))
+
+
 def test_confusion_accepts_byte_labels() -> None:
     labels = torch.full((300,), 199, dtype=torch.uint8)
     assert metrics.confusion(torch.full((300,), 199), labels, 200)[199, 199] == 300
@@ -124,7 +143,7 @@ def test_confusion_accepts_byte_labels() -> None:
     [
         ([0, 1], [0, 2], "labels run from 0 to 2"),
         ([0, -1], [0, 1], "predictions run from -1"),
-        ([0, 1], [0], "1 lab"),
+        ([0, 1], [0], r"shape \[2\] cannot be compared with labels of shape \[1\]"),
     ],
 )
 def test_confusion_refuses_what_would_land_in_a_wrong_cell(

@@ -325,6 +325,23 @@ def test_incomplete_classes_follow_the_definition(chosen: int | None, seed: int)
         assert len(test) == max(1, int(0.2 * (len(train) + len(test))))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "least", "most"),
+    [
+        (parts.Incomplete(20), 2, 4),
+        (parts.Incomplete(20, classes_per_client=2), 2, 2),
+        (parts.Labels(2, 10), 2, 2),
+        (parts.Shards(3, 10, distinct=True), 3, 3),
+    ],
+)
+def test_classes_without_a_training_sample_are_not_dealt(scheme: parts.Scheme, least: int, most: int) -> None:
+    labels = np.array([0, 2, 3, 6])[np.arange(2000) % 4]
+    partition = parts.split(scheme, labels, np.arange(1600), np.arange(1600, 2000), 0)
+    held = parts.counts(labels, partition.train, 7) + parts.counts(labels, partition.test, 7)
+    assert set((held > 0).sum(axis=1).tolist()) <= set(range(least, most + 1))
+    assert not held[:, [1, 4, 5]].any()
+
+
 def test_incomplete_draws_every_number_of_classes_equally() -> None:
     samples = Samples(np.arange(0), np.arange(0), np.full(5, 9), None)
     owns = parts.Incomplete(8000).ownership(samples, np.random.default_rng(0))

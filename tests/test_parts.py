@@ -16,11 +16,12 @@ from fedskew import losses, parts, tree
 from fedskew.algorithm import Algorithm
 from fedskew.data.federation import Training
 from fedskew.data.partition import Partition
+from fedskew.engines.choose import Choice
 from fedskew.errors import ConfigError
 from fedskew.evaluate import Timetable
 from fedskew.experiment import Experiment
 from fedskew.method import Method
-from fedskew.methods import compose, preset
+from fedskew.methods import compose, preset, table
 from fedskew.models.batchnorm import refreshed
 from fedskew.models.module import from_module
 from fedskew.parts import (
@@ -191,7 +192,7 @@ def test_the_stages_of_map_share_the_steps(steps: int) -> None:
 
 def test_a_pull_acts_on_what_is_shared_only() -> None:
     shared = ("1.weight", "1.bias", "3.weight", "3.bias")
-    run = finished(Method(share=Body(), terms=(Proximal(2.0),), overall="ensemble"))
+    run = finished(Method(share=Body(), terms=(Proximal(2.0),)))
     update = run.algorithm.phases(0)[0].updates[0]
     received = run.algorithm.initial
     moved = {n: v + 1 for n, v in received.items()}
@@ -329,7 +330,7 @@ def test_refreshed_statistics_are_the_mean_over_batches() -> None:
     ],
 )
 def test_the_schedule_of_mu(part: Inherit, times: int, expected: float) -> None:
-    run = finished(Method(terms=(part,), personal="inherited"), rounds=1)
+    run = finished(Method(terms=(part,)), rounds=1)
     bound, data = run.algorithm, run.engine.feed.client(1, 0)
     kept = bound.fresh(0)
     heir = {n: v + 1 for n, v in tree.under(kept["Inherit"], "model").items()}
@@ -350,7 +351,69 @@ def test_two_heads_need_a_linear_one() -> None:
 
     model = from_module(build, head=["2"])
     with pytest.raises(ConfigError, match="OwnHead adds the logits of two linear heads"):
-        Algorithm(Method(terms=(OwnHead(),), personal="own_heads"), model)
+        Algorithm(Method(terms=(OwnHead(),)), model)
+
+
+@pytest.mark.parametrize(
+    "name", ["ditto", "feddml", "pfedme", "fedphp", "grpfed", "fedrod", "per-fedavg", "fedavg"]
+)
+def test_a_part_in_a_table_brings_the_personal_model_of_its_paper(name: str) -> None:
+    method = preset(name)
+    bringing = [part for part in method.parts if part.offers]
+    made = table({"parts": {part.name: {} for part in bringing}})
+    assert made.home == method.home == (bringing[0].offers if bringing else "trained")
+
+
+def test_two_parts_that_bring_a_personal_model_need_a_choice() -> None:
+    terms = (Inherit(), OwnHead())
+    with pytest.raises(ConfigError, match="Inherit and OwnHead both bring a model"):
+        Method(terms=terms)
+    assert Method(terms=terms, personal="own_heads").home == "own_heads"
+
+
+@pytest.mark.parametrize(("share", "name"), [("Body", "fedper"), ("Nothing", "local"), ("Top", "lg-head")])
+def test_what_stays_at_home_is_known_from_the_share(share: str, name: str) -> None:
+    """Else the global model would be a trained body under an initial head."""
+    plan = Experiment(rounds=2, timetable=Timetable(personal=1), engine=Choice("serial", backend="torch"))
+    records = [
+        plan.using(method).fit([0]).runs[0].records
+        for method in (table({"parts": {share: {}}}), preset(name))
+    ]
+    assert str(records[0][-1]) == str(records[1][-1])  # nan is not nan
+    assert "personal.downloaded" not in records[0][-1]
+
+
+def test_statistics_that_stay_at_home_leave_no_global_network() -> None:
+    method = table({"parts": {"Everything": {"buffers": "local"}}})
+    assert finished(method, network="batch-norm").algorithm.answers_together
+    assert not finished(method).algorithm.answers_together
+
+
+@pytest.mark.parametrize("name", ["per-fedavg", "per-fedavg-hf", "pfedme"])
+def test_every_kind_of_step_is_clipped(name: str) -> None:
+    free, clipped = (finished(preset(name), solver=replace(SOLVER, clip=clip)) for clip in (None, 1e-3))
+    assert gap(free.server["shared"], clipped.server["shared"]) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("threshold", "why"),
+    [
+        ((0.1, 0.2, 0.3), r"has the shape \[3\]: this is a federation of 8 clients and 4 classes"),
+        (((0.1,) * 4,) * 5, r"has the shape \[5, 4\]"),
+        (((0.1, 0.2), (0.3,)), "one threshold for all"),
+        ((), "thresholds are probabilities"),
+        (math.nan, "thresholds are probabilities"),
+    ],
+)
+def test_thresholds_that_fit_nobody_are_refused_before_training(threshold: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        finished(Method(objective=OneVsAllBinary(mp=threshold)))
+
+
+def test_a_table_puts_another_part_in_the_place_of_fedavgs() -> None:
+    assert table({"preset": "map", "parts": {"Median": {}}}).aggregate.name == "Median"
+    with pytest.raises(ConfigError, match="Median and Mean both fill the slot 'aggregate'"):
+        table({"parts": {"Mean": {"weight": "uniform"}, "Median": {}}})
 
 
 def test_a_personal_model_that_no_part_offers_is_refused() -> None:

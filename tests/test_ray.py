@@ -86,7 +86,7 @@ def test_ray_gives_the_serial_bits(method: str) -> None:
     assert codec.encode(server) == codec.encode(expected)
     assert same(machine, reference)
     ids = list(reference.kept)
-    exam = Exam((bound.method.personal,), whole=False)
+    exam = Exam((bound.method.home,), whole=False)
     for ours, theirs in zip(
         machine.examine(server, ids, exam), reference.examine(server, ids, exam), strict=True
     ):

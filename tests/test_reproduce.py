@@ -26,6 +26,7 @@ from fedskew.reproduce import (
     curves,
     details,
     document,
+    downloads,
     keep,
     load,
     meetings,
@@ -298,6 +299,56 @@ def test_not_worse_than(tmp_path: Path, lower: float, verdict: str) -> None:
 def test_about_equal(tmp_path: Path, gap: float, verdict: str) -> None:
     found = entries({"two.fedlc": [0.5 + gap / 100] * 3, "two.fedavg": [0.5] * 3})
     assert judged(tmp_path, f"{{ {PAIR}, within = 0.2 }}", found).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ([0.6, -0.6, 0.6, -0.6], "undecided"),  # beyond the limit, but on both sides
+        ([0.6, 0.1, 0.2], "undecided"),
+        ([0.5, -0.5, 0.0], "confirmed"),
+        ([-0.6, -0.7, -9.0], "refuted"),  # all on one side
+        ([0.9, 0.8, 0.85, 0.4], "undecided"),
+        ([0.95, 0.9, 0.93, 0.92, 0.94, 0.91, 0.9, 0.49], "refuted"),  # by the interval
+    ],
+)
+def test_a_tie_is_judged_on_either_side(tmp_path: Path, gaps: list[float], verdict: str) -> None:
+    found = entries({"two.fedlc": [0.5 + gap / 100 for gap in gaps], "two.fedavg": [0.5] * len(gaps)})
+    assert judged(tmp_path, f"{{ {PAIR}, within = 0.50001 }}", found).verdict == verdict
+
+
+def test_not_lower_by_more_is_not_lower_by_as_much(tmp_path: Path) -> None:
+    found = entries({"two.fedlc": [0.498] * 3, "two.fedavg": [0.5] * 3})
+    assert judged(tmp_path, f"{{ {PAIR}, slack = 0.2 }}", found).verdict == "confirmed"
+
+
+def test_of_an_order_the_size_over_the_closest_counts(tmp_path: Path) -> None:
+    """Printed are 60 over 50 and over 20: ours is 6 points above the one, far enough, and 6 above the other."""
+    column = '[[columns]]\nname = "local"\nsettings.method.preset = "local"\n\n[[rows]]'
+    text = TINY.replace("[[rows]]", column, 1).replace("fedlc = 60.0 }", "fedlc = 60.0, local = 20.0 }")
+    order = 'compare = [{ rows = ["two"], more = ["fedlc"], less = ["fedavg", "local"] }]'
+    text = text.replace('compare = [{ more = ["fedlc"], less = ["fedavg"] }]', order)
+    found = entries({"two.fedlc": [0.6] * 3, "two.fedavg": [0.54] * 3, "two.local": [0.54] * 3})
+    one = judge(tiny(tmp_path, text), found)[0]
+    assert [contrast.claimed for contrast in one.contrasts] == [pytest.approx(10.0), None]
+    assert one.verdict == "confirmed"
+
+
+def test_a_printed_tie_has_no_size(tmp_path: Path) -> None:
+    text = TINY.replace("fedlc = 60.0 }", "fedlc = 50.0 }")
+    found = entries({"two.fedlc": [0.5] * 3, "two.fedavg": [0.5] * 3})
+    (one, *_) = judge(tiny(tmp_path, text), found)[0].contrasts
+    assert one.claimed is None
+    assert one.verdict == "undecided"
+
+
+def test_what_the_participants_had_before_the_round() -> None:
+    records = [{"round": n, "participants": who} for n, who in enumerate(([0, 1], [1, 2], [0, 2]))]
+    line = {"clients": [0, 1, 2], "trained.accuracy": [0.2, 0.4, None], "trained.drift": [0.9] * 3}
+    found = downloads.add(
+        records, [{"round": 0, **line}, {"round": 1, **line, "trained.accuracy": [0.6, 1, 0.8]}]
+    )
+    assert [record.get(downloads.KEPT) for record in found] == [None, pytest.approx(0.4), pytest.approx(0.7)]
 
 
 def test_a_difference_held_against_another_row(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import statistics
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,3 +140,9 @@ def test_no_seeds_is_no_verdict() -> None:
 def test_scipy_is_loaded_only_when_an_interval_is_asked_for() -> None:
     code = "import sys, fedskew.stats as s; s.summarise([1.0, 2.0]); sys.exit('scipy.stats' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_values_may_be_numbers_of_numpy() -> None:
+    a, b = np.array([0.6, 0.7, 0.8]), np.array([0.5, 0.5, 0.5])
+    assert paired_difference(a, b) == paired_difference(a.tolist(), b.tolist())  # type: ignore[arg-type]
+    assert verdict(a - b, 0.2) == verdict((a - b).tolist(), 0.2)  # type: ignore[arg-type]

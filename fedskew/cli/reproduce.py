@@ -193,8 +193,9 @@ def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[
 
 def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
     from fedskew.reproduce import compare, contest
-    from fedskew.reproduce.judge import BAND, judge
+    from fedskew.reproduce.judge import judge
     from fedskew.reproduce.keep import keep
+    from fedskew.reproduce.recipe import BAND
 
     entries = keep(recipe, room.out, room.results, seeds)
     for score in recipe.tables:

@@ -62,8 +62,8 @@ def from_arrays(
     name: str = "arrays",
 ) -> Dataset:
     """A dataset of arrays in memory, with any names of classes and clients; errors speak of `name`."""
-    x, y = np.asarray(x), np.asarray(y)
-    client, test = (None if row is None else np.asarray(row) for row in (client, test))
+    x, y = np.asarray(x), _plain(np.asarray(y))
+    client, test = (None if row is None else _plain(np.asarray(row)) for row in (client, test))
     check(x, y, client, test, name)
     labels, classes = numbered(texts(y))
     owners, clients = (None, ()) if client is None else numbered(texts(client))
@@ -89,14 +89,33 @@ def check(
         raise DataError(
             f"{name}: x is {x.dtype}{list(x.shape)}, not numbers with samples along the first axis."
         )
-    if not np.isfinite(x).all():
-        raise DataError(f"{name}: x of sample {int(np.argwhere(~np.isfinite(x))[0][0])} is not finite.")
-    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.round(y)).all()):
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(x.astype(np.float32))
+    if not finite.all():
+        raise DataError(
+            f"{name}: x of sample {int(np.argwhere(~finite)[0][0])} is not finite in single precision."
+        )
+    if not _is_whole(y):
         raise DataError(f"{name}: y has values that are no whole numbers, so they are no classes.")
-    if client is not None and client.dtype.kind == "f" and not (client == np.round(client)).all():
+    if client is not None and not _is_whole(client):
         raise DataError(f"{name}: client has values that are no whole numbers, so they name no clients.")
+    if client is not None and client.dtype.kind not in "buifUS":
+        raise DataError(f"{name}: client ({client.dtype}) must be numbers or text.")
+    if test is not None and (test.dtype.kind not in "buif" or not np.isin(test, (0, 1)).all()):
+        raise DataError(f"{name}: test must be true or false, or 1 or 0, for every sample.")
     if y.dtype.kind not in "buifUS" or len(np.unique(y)) < 2:
         raise DataError(f"{name}: y ({y.dtype}) must have at least two different classes.")
+
+
+def _plain(names: NDArray[Any]) -> NDArray[Any]:
+    """Objects, as a data frame has its texts in, as text or numbers where they are all one or the other."""
+    kinds = {type(name) for name in names.tolist()} if names.dtype.kind == "O" else set()
+    return np.array(names.tolist()) if kinds in ({str}, {int}, {bool}) else names
+
+
+def _is_whole(names: NDArray[Any]) -> bool:
+    """Whether numbers are whole, and small enough for each to differ from the next."""
+    return names.dtype.kind != "f" or bool(((names == np.round(names)) & (np.abs(names) < 2**53)).all())
 
 
 def texts(names: NDArray[Any]) -> Sequence[str]:

@@ -117,6 +117,10 @@ def pool(name: str, files: tuple[Path, ...], classes: tuple[str, ...], mean: flo
             raise DataError(f"{path}: {len(labels)} labels for {len(images)} images. Get both files again.")
         if len(labels) and labels.max() >= len(classes):
             raise DataError(f"{path}: label {labels.max()} is not within 0..{len(classes) - 1}.")
+    if arrays[0].shape[1:] != arrays[2].shape[1:]:
+        raise DataError(
+            f"{files[2]}: images of {arrays[2].shape[1:]} pixels, and of {arrays[0].shape[1:]} for training."
+        )
     x = np.concatenate([arrays[0], arrays[2]])[:, None]
     y = torch.from_numpy(np.concatenate([arrays[1], arrays[3]]).astype(np.int64))
     train = np.arange(len(arrays[0]))

@@ -131,18 +131,41 @@ class ImageFolder(Source):
 
 def pictures(top: Path, size: int, colour: bool, resize: bool, folder: Folder) -> list[Picture]:
     """Every image below `top`, in the order of the names."""
-    found = []
-    for done, entry in enumerate(entries(top, lambda name: name.lower().endswith(ENDINGS), LARGEST), 1):
-        parts = PurePosixPath(entry.name).parts
-        if len(parts) < 2:
-            raise DataError(f"{top / entry.name}: is in no class folder. Move it into one.")
-        split = SPLITS.get(parts[-3].lower(), "") if len(parts) > 2 else ""
-        pixels = image(entry.data, top / entry.name, size, colour, resize)
-        found.append(Picture(entry.name, split, parts[-2], pixels))
+    pixels = {}
+    for done, entry in enumerate(entries(top, _is_picture, LARGEST), 1):
+        pixels[entry.name] = image(entry.data, top / entry.name, size, colour, resize)
         folder.progress(f"reading {top.name}", done, 0)
-    if not found:
+    if not pixels:
         raise DataError(f"{top}: holds no image ({', '.join(ENDINGS)}) in a class folder.")
-    return sorted(found, key=lambda picture: picture.name)
+    names = sorted(pixels)
+    return [
+        Picture(name, *where, pixels[name]) for name, where in zip(names, _places(names, top), strict=True)
+    ]
+
+
+def _is_picture(name: str) -> bool:
+    """Not what systems and notebooks leave behind: hidden files and folders, __MACOSX."""
+    parts = PurePosixPath(name).parts
+    left_behind = any(part.startswith(".") or part == "__MACOSX" for part in parts)
+    return name.lower().endswith(ENDINGS) and not left_behind
+
+
+def _places(names: Sequence[str], top: Path) -> list[tuple[str, str]]:
+    """Which part and class the folders of each picture name: all of them class/file, or all train/class/file."""
+    paths = [PurePosixPath(name).parts for name in names]
+    while (
+        len({path[0] for path in paths}) == 1
+        and min(map(len, paths)) > 2
+        and paths[0][0].lower() not in SPLITS
+    ):
+        paths = [path[1:] for path in paths]  # a folder around everything
+    parted = all(path[0].lower() in SPLITS for path in paths)
+    for name, path in zip(names, paths, strict=True):
+        if len(path) != 2 + parted:
+            raise DataError(
+                f"{top / name}: should be in a class folder, as {'train/' * parted}<class>/{path[-1]}, like all others."
+            )
+    return [(SPLITS[path[0].lower()] if parted else "", path[-2]) for path in paths]
 
 
 def pool(
@@ -174,11 +197,13 @@ def pool(
 def clients_of(found: list[Picture], table: Path) -> Indices:
     """The number of the client that a .csv with the columns file and client gives to each picture."""
     try:
-        rows = list(csv.DictReader(io.StringIO(read_bytes(table, LARGEST).decode())))
-        client = {row["file"]: row["client"] for row in rows}
+        rows = list(csv.DictReader(io.StringIO(read_bytes(table, LARGEST).decode("utf-8-sig"))))
+        client = {row["file"]: (row["client"] or "").strip() for row in rows}
     except (KeyError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{table}: is no .csv with the columns file and client ({error}).") from error
-    missing = [p.name for p in found if p.name not in client]
+    if len(client) < len(rows):
+        raise DataError(f"{table}: {len(rows) - len(client)} files are listed more than once.")
+    missing = [p.name for p in found if not client.get(p.name)]
     if missing:
         raise DataError(f"{table}: no client for {missing[0]} and {len(missing) - 1} more.")
     return numbered([client[p.name] for p in found])[0]

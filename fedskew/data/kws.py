@@ -146,8 +146,10 @@ def from_wav(path: Path, words: Sequence[str], folder: Folder) -> Clips:
     waiting: list[NDArray[np.float64]] = []
     done: list[NDArray[np.float64]] = []
     listed: dict[str, int] = {}
+    lists = set()
     for entry in entries(path, lambda name: _wanted(name, words), LARGEST):
         if entry.name in LISTS:
+            lists.add(entry.name)
             listed |= dict.fromkeys(entry.data.decode("ascii", "replace").split(), LISTS[entry.name])
             continue
         names.append(entry.name)
@@ -157,7 +159,7 @@ def from_wav(path: Path, words: Sequence[str], folder: Folder) -> Clips:
             waiting = []
             folder.progress("computing MFCC", len(names), 0)
     done += [mfcc(np.stack(waiting))] if waiting else []
-    if not listed or not names:
+    if not names or lists != set(LISTS):
         raise DataError(f"{path}: no clips, or not the publisher's {' and '.join(LISTS)} beside them.")
     split = np.array([listed.get(name, 0) for name in names])
     return Clips(names, np.concatenate(done).astype(np.float32), split)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from fedskew.data.dataset import Dataset
 if TYPE_CHECKING:
     from fedskew.data.folder import Folder
 
-VERSION = 1  # raise it when a reader changes what it returns
+VERSION = 2  # raise it when a reader changes what it returns
 
 
 def load(what: str, files: tuple[Path, ...], folder: "Folder", read: Callable[[], Dataset]) -> Dataset:
@@ -32,8 +33,9 @@ def load(what: str, files: tuple[Path, ...], folder: "Folder", read: Callable[[]
 
 
 def describe(what: str, files: tuple[Path, ...], folder: "Folder") -> str:
-    """The manifest: the options and the name and SHA-256 of every source file, as JSON."""
-    sources = [[path.name, folder.digest(path, "sha256")] for path in files]
+    """The manifest: the options, and every source file by its place among the others and its SHA-256, as JSON."""
+    top = os.path.commonpath([path.parent for path in files]) if files else ""
+    sources = [[path.relative_to(top).as_posix(), folder.digest(path, "sha256")] for path in files]
     return json.dumps({"version": VERSION, "options": what, "sources": sources}, sort_keys=True)
 
 

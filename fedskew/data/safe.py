@@ -87,6 +87,18 @@ def check_member(info: zipfile.ZipInfo, path: Path, limit: int = LARGEST_ARRAY) 
         raise DataError(f"{path}: {info.filename} is neither stored nor deflated. Pack the files again.")
 
 
+def _eight_bits(picture: Any) -> Any:
+    """An image of one byte a channel, what is transparent on white; Pillow alone would clip and blacken."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        return Image.fromarray((np.asarray(picture).astype(np.uint32) // 257).astype(np.uint8))
+    if picture.has_transparency_data:
+        shown = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown)
+    return picture
+
+
 def image(data: bytes, where: object, side: int, colour: bool, resize: bool) -> NDArray[np.uint8]:
     """An image file as [channels, side, side] bytes; cropped and scaled if `resize`, else it must fit."""
     from PIL import Image, ImageOps
@@ -97,7 +109,7 @@ def image(data: bytes, where: object, side: int, colour: bool, resize: bool) -> 
             picture = Image.open(io.BytesIO(data), formats=FORMATS)
         if max(picture.size) > LARGEST_SIDE or (not resize and picture.size != (side, side)):
             raise DataError(f"{where}: an image of {picture.size} pixels where {(side, side)} belong.")
-        plain = picture.convert("RGB" if colour else "L")
+        plain = _eight_bits(picture).convert("RGB" if colour else "L")
         pixels = np.asarray(ImageOps.fit(plain, (side, side), Image.Resampling.BILINEAR))
     except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombWarning) as error:
         raise DataError(f"{where}: is no whole PNG, JPEG, BMP or WebP image ({error}).") from error

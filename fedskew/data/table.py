@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.data.arrays import from_arrays
+from fedskew.data.arrays import from_arrays, texts
 from fedskew.data.dataset import Dataset
 from fedskew.data.folder import Folder
 from fedskew.data.safe import gunzip, read_bytes
@@ -114,9 +114,11 @@ def read_parquet(path: Path) -> Table:
 
 
 def as_array(column: Any) -> NDArray[Any]:
-    """A column of pyarrow: numbers as they are, everything else as text."""
+    """A column of pyarrow: numbers as they are, everything else as text; a text that is missing is empty."""
     values = np.asarray(column.to_numpy())
-    return np.asarray(column.to_pylist()) if values.dtype.kind == "O" else values
+    if values.dtype.kind in "biuf":
+        return values
+    return np.array(["" if value is None else str(value) for value in column.to_pylist()])
 
 
 def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
@@ -131,6 +133,8 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
     if not inputs:
         raise DataError(f"{path}: no column is left as an input.")
     for name in filter(None, (options.label, options.client)):
+        if table[name].dtype.kind == "U":
+            table[name] = np.char.strip(table[name])
         empty = [str(value).strip() == "" for value in table[name].tolist()]
         if any(empty):
             raise DataError(
@@ -155,7 +159,13 @@ def numbers(column: NDArray[Any], name: str, path: Path) -> NDArray[np.float64]:
         values = column.astype(np.float64)
     except (ValueError, TypeError):  # which do not say in which row
         values = np.array([_number(cell) for cell in column.tolist()])
-    bad = np.flatnonzero(~np.isfinite(values))
+    largest = np.abs(values).max()
+    bad = np.flatnonzero(~(np.abs(values) <= np.finfo(np.float32).max))
+    if not len(bad) and 0 < values.std() < 100 * np.spacing(np.float32(largest)):
+        raise DataError(
+            f"{path}: the values of column {name!r} lie too close together for single precision, near "
+            f"{largest:g}. Subtract a constant from them, or train without the column: drop = [{name!r}]."
+        )
     if len(bad):
         raise DataError(
             f"{path}: row {_row(int(bad[0]))} has {str(column[bad[0]])!r} in column {name!r}, which is no finite "
@@ -178,7 +188,8 @@ def _row(index: int) -> int:
 
 def flags(column: NDArray[Any], name: str, path: Path) -> NDArray[np.bool_]:
     """A column that says which rows are held out for testing."""
-    words = [str(value).strip().lower() for value in column.tolist()]
+    values = texts(column) if column.dtype.kind == "f" and np.isin(column, (0, 1)).all() else column.tolist()
+    words = [str(value).strip().lower() for value in values]
     if strange := sorted(set(words) - {*TRUE, *FALSE}):
         raise DataError(
             f"{path}: column {name!r} has {strange[0]!r}, which is none of {', '.join(TRUE + FALSE)}."

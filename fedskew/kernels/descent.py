@@ -33,14 +33,19 @@ def descend(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[
         done = _native(params, direction, memory, rates)
         if done is not None:
             return done
-    if rates.clip < math.inf:
-        factor = (rates.clip / (tree.norm(direction) + 1e-6)).clamp(max=1.0)
-        direction = tree.scale(direction, factor)
+    direction = clipped(direction, rates.clip)
     if rates.decay:
         direction = {n: torch.add(g, params[n], alpha=rates.decay) for n, g in direction.items()}
     if rates.momentum:
         direction = memory = {n: torch.add(g, memory[n], alpha=rates.momentum) for n, g in direction.items()}
     return {n: torch.sub(w, direction[n], alpha=rates.lr) for n, w in params.items()}, memory
+
+
+def clipped(direction: Tree, norm: float) -> Tree:
+    """The direction, no longer than this."""
+    if norm == math.inf:
+        return direction
+    return tree.scale(direction, (norm / (tree.norm(direction) + 1e-6)).clamp(max=1.0))
 
 
 def _native(params: Tree, direction: Tree, memory: Tree, rates: Rates) -> tuple[Tree, Tree] | None:

@@ -122,5 +122,8 @@ def spread(head_weight: Tensor, *, margin: float) -> Tensor:
 
 def _unit(vectors: Tensor) -> Tensor:
     # A zero vector stays zero, with a gradient of ordinary size instead of one divided by a tiny norm.
-    squared = vectors.square().sum(-1, keepdim=True)
-    return vectors * torch.where(squared > 0, squared, 1).rsqrt()
+    # Its direction does not depend on its length: brought to about 1 first, no square is 0 or infinite.
+    largest = vectors.detach().abs().amax(-1, keepdim=True)
+    near = vectors / torch.where(largest > 0, largest, 1)
+    squared = near.square().sum(-1, keepdim=True)
+    return near * torch.where(squared > 0, squared, 1).rsqrt()

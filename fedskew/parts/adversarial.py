@@ -37,7 +37,7 @@ class GlobalRegularised(Schedule):
     local_classifier: Literal["client", "received"] = "client"
     needs: ClassVar[tuple[Section, ...]] = ("body", "head")
     one_network: ClassVar[bool] = True
-    offers: ClassVar[tuple[str, ...]] = ("local",)
+    offers: ClassVar[str] = "local"
     completes: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:

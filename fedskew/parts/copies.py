@@ -29,7 +29,7 @@ class PrivateCopy(Schedule):
     weight: NonNegative = 0.1
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     one_network: ClassVar[bool] = True
-    offers: ClassVar[tuple[str, ...]] = ("private",)
+    offers: ClassVar[str] = "private"
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return tree.clone(params)
@@ -60,7 +60,7 @@ class MutualLearning(Schedule):
     temperature: Positive = 1.0
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     one_network: ClassVar[bool] = True
-    offers: ClassVar[tuple[str, ...]] = ("private",)
+    offers: ClassVar[str] = "private"
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return tree.clone(params)
@@ -88,7 +88,7 @@ class MutualLearning(Schedule):
 class MoreauEnvelope(Schedule):
     """A private network is trained near the uploaded one, which follows it (pFedMe, Dinh et al., 2020).
 
-    Rates and strength are the authors' for CIFAR-10, without their weight decay of 0.001.
+    Rates and strength are the authors' for CIFAR-10, without their weight decay of 0.001; no step has momentum.
     """
 
     strength: NonNegative = 15.0
@@ -98,7 +98,7 @@ class MoreauEnvelope(Schedule):
     descends: ClassVar[bool] = False
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
     one_network: ClassVar[bool] = True
-    offers: ClassVar[tuple[str, ...]] = ("private",)
+    offers: ClassVar[str] = "private"
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
         return tree.clone(params)
@@ -121,7 +121,7 @@ class MoreauEnvelope(Schedule):
             return tree.prefix(tree.scale(gaps(work, context), -1), place)
 
         place = f"{self.name}/now"
-        rule = SGD(self.lr, weight_decay=self.weight_decay)
+        rule = SGD(self.lr, weight_decay=self.weight_decay, clip=kit.solver.clip)
         private = _told(kit.beside(place, kit.method.objective, rule, back, repeats=self.repeats), place)
         follow = Update(kit.model.trainable, None, gaps, SGD(kit.solver.lr))
         return (Phase(whole, (private, follow), emits=True),)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedskew import tree
+from fedskew.errors import ConfigError
 from fedskew.part import Aggregate, Section
 from fedskew.parts.aggregates import moved, shares
 from fedskew.ranges import NonNegative
 from fedskew.tree import Tree
 from fedskew.values import Cohort, Model, Reply, Run, View
+
+if TYPE_CHECKING:
+    from fedskew.method import Method
 
 Report = Literal["running", "pre", "post"]
 LOSS = "its mean training loss"
@@ -137,6 +141,13 @@ class FairDescent(Aggregate):
 
     def refuses(self, upload: Tree, model: Model) -> str:
         return "" if bool(upload["loss"] >= 0) else "its loss is negative"
+
+    def check(self, method: Method) -> None:
+        if not method.schedule.descends:
+            raise ConfigError(
+                "FairDescent reads the curvature of a client's loss off the learning rate, and "
+                f"{method.schedule.name} moves the model by another rule."
+            )
 
     def combine(
         self, shared: Tree, replies: Reply, cohort: Cohort, state: Tree, model: Model

@@ -10,7 +10,7 @@ from fedskew import losses
 from fedskew.errors import ConfigError
 from fedskew.part import Objective
 from fedskew.ranges import Fraction, NonNegative, Positive, enforce
-from fedskew.values import Batch, Out, View
+from fedskew.values import Batch, Model, Out, View
 
 Threshold = float | tuple[float, ...] | tuple[tuple[float, ...], ...]  # for all, [C], or [K][C] by client
 
@@ -40,9 +40,24 @@ class OneVsAllBinary(Objective):
     def __post_init__(self) -> None:
         enforce(self)
         for name, value in (("mp", self.mp), ("mn", self.mn), ("mnn", self.mnn)):
-            table = torch.as_tensor(value)
-            if table.ndim > 2 or bool(((table < 0) | (table > 1)).any()):
+            try:
+                table = torch.as_tensor(value)
+            except ValueError:
+                raise ConfigError(
+                    f"OneVsAllBinary.{name}: one threshold for all, one a class, or as many for each client."
+                ) from None
+            inside = (table >= 0) & (table <= 1)
+            if table.ndim > 2 or not table.numel() or not bool(inside.all()):
                 raise ConfigError(f"OneVsAllBinary.{name} = {value}: thresholds are probabilities in [0, 1].")
+
+    def fits(self, model: Model, clients: int) -> None:
+        for name, value in (("mp", self.mp), ("mn", self.mn), ("mnn", self.mnn)):
+            shape = torch.as_tensor(value).shape
+            if shape and (shape[-1] not in (1, model.classes) or (len(shape) == 2 and shape[0] < clients)):
+                raise ConfigError(
+                    f"OneVsAllBinary.{name} has the shape {list(shape)}: this is a federation of {clients} clients "
+                    f"and {model.classes} classes. Give one threshold for all, one a class, or a row a client."
+                )
 
     def loss(self, out: Out, batch: Batch, view: View) -> Tensor:
         return losses.fedabc(

@@ -35,8 +35,9 @@ class Inherit(Term):
     whole_rounds: bool = False  # max(int(Q*T), 1), as the authors' code has it
     bn_refresh: bool = False  # batch-norm statistics of the private model measured anew
     personal: ClassVar[bool] = True
+    scales: ClassVar[bool] = True
     one_network: ClassVar[bool] = True
-    offers: ClassVar[tuple[str, ...]] = ("inherited",)
+    offers: ClassVar[str] = "inherited"
     tells: ClassVar[tuple[str, ...]] = ("mu",)
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:
@@ -92,7 +93,7 @@ class OwnHead(Term):
     personal: ClassVar[bool] = True
     needs: ClassVar[tuple[Section, ...]] = ("head",)
     one_network: ClassVar[bool] = True
-    offers: ClassVar[tuple[str, ...]] = ("own_heads",)
+    offers: ClassVar[str] = "own_heads"
     completes: ClassVar[bool] = True
 
     def client_state(self, model: Model, params: Tree, seed: int) -> Tree:

@@ -99,8 +99,10 @@ class MetaSteps(Schedule):
     delta: Positive = 1e-3
     descends: ClassVar[bool] = False
     needs: ClassVar[tuple[Section, ...]] = ("anything",)
+    offers: ClassVar[str] = "adapted"
     follows_server: ClassVar[bool] = True
 
     def phases(self, kit: Kit) -> tuple[Phase, ...]:
-        rule = MetaStep(kit.solver.lr, self.outer, self.order, self.delta, kit.solver.weight_decay)
+        solver = kit.solver
+        rule = MetaStep(solver.lr, self.outer, self.order, self.delta, solver.weight_decay, solver.longest)
         return (Phase(whole, (kit.main()._replace(step=rule),), emits=True),)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from fedskew.errors import DataError
 from fedskew.naming import CENSUS
-from fedskew.reproduce import meetings, results
+from fedskew.reproduce import downloads, meetings, results
 from fedskew.reproduce.cells import Cell
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import named_round, reducer
@@ -83,11 +83,13 @@ def entry(recipe: Recipe, cell: Cell, seed: int, place: Path) -> Entry | None:
 
 
 def _complete(recipe: Recipe, records: Sequence[Record], place: Path) -> Sequence[Record]:
-    """With what is made of a run's records and its census, where the recipe asks for it."""
+    """With what is made of a run's records, its clients' and its census, where the recipe asks for it."""
     wanted = {*recipe.metrics, *(score.metric for score in recipe.scores.values())}
-    if not wanted & {meetings.RARE, meetings.OFTEN}:
-        return records
-    return meetings.add(records, json.loads(RunReader(place).file(CENSUS))["train"])
+    if wanted & {meetings.RARE, meetings.OFTEN}:
+        records = meetings.add(records, json.loads(RunReader(place).file(CENSUS))["train"])
+    if downloads.KEPT in wanted:
+        records = downloads.add(records, RunReader(place).clients())
+    return records
 
 
 def _values(recipe: Recipe, records: Sequence[Record]) -> dict[str, float]:

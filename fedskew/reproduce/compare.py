@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fedskew import stats
-from fedskew.reproduce.judge import BAND, SEEDS, Contrast
+from fedskew.reproduce.judge import SEEDS, Contrast
 from fedskew.reproduce.recipe import Column, Published, Recipe, Row, Scale, Score
 from fedskew.reproduce.results import Entry
 
@@ -48,7 +48,7 @@ class Line(NamedTuple):
         if self.ours is None or self.published is None or self.published.doubtful or self.diverged:
             return "-"
         found = self.ours.mean - self.published.mean
-        return f"{found:+.{self.score.digits}f}{' !' * (self.score.percent and abs(found) > BAND)}"
+        return f"{found:+.{self.score.digits}f}{' !' * (abs(found) > self.score.band)}"
 
     @property
     def few(self) -> bool:

@@ -107,7 +107,7 @@ def f1(place: Path) -> Record:
         return {}
     with build.experiment(config).session(config.seeds[0]) as session:
         session.engine.kept.update(point.kept)
-        names = (session.feed.algorithm.method.personal,)
+        names = (session.feed.algorithm.method.home,)
         marks = session.engine.examine(point.server, session.feed.federation.trainers, Exam(names))
         home = torch.stack([mark.home[0] for mark in marks])
         whole = torch.stack([mark.whole[0] for mark in marks if mark.whole is not None])

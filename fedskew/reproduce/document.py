@@ -26,7 +26,9 @@ from it, unless a method follows a schedule over all rounds (FedPHP, MAP).
 How claims are judged. Methods are compared in pairs: the same partition, participants and, where networks are the
 same, initial model under each seed. *Confirmed*: the claimed sign in every seed and at least half of the claimed gain.
 *Refuted*: the opposite sign in every seed, or the 95 % interval of the mean difference stays below half of the claimed
-gain. *Undecided*: neither.
+gain. *Undecided*: neither. Where a method is claimed to be above several, the size that counts is that over the closest
+of them as printed; over the others the sign decides. A claimed tie is confirmed if every seed is within the limit, and
+refuted if all are beyond it on one side, or the interval is.
 A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
 verdict while comparisons or seeds are missing (three are wanted, or as many as the recipe has). With fewer than six
 seeds nothing is called significant.
@@ -69,14 +71,16 @@ def _by_paper(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
         cells = [_links([pair for pair in mine if pair[1].verdict == word]) for word in verdicts]
         yield f"| {paper} | {' | '.join(cells)} |"
     yield "\nWhat has a \\* may change with more seeds or comparisons; what has a ° rests on far fewer rounds than the"
-    yield "paper's. A claim that a paper makes of several datasets can stand in two columns."
+    yield "paper's; what has a † was tested on other data than the paper's. A claim that a paper makes of several"
+    yield "datasets can stand in two columns."
 
 
 def _links(judged: Sequence[tuple[Recipe, Judgement]]) -> str:
-    found: dict[tuple[str, bool], str] = {}
+    found: dict[tuple[str, str], str] = {}
     for recipe, one in judged:
         marks = "*" * (bool(one.tested) and not one.is_final) + "°" * one.is_short
-        found.setdefault((one.claim.id, one.is_final), f"[{one.claim.id}](#{recipe.name}){marks}")
+        marks += "†" * (bool(one.tested) and one.claim.other)
+        found.setdefault((one.claim.id, marks), f"[{one.claim.id}](#{recipe.name}){marks}")
     return ", ".join(found[key] for key in sorted(found)) or "-"
 
 

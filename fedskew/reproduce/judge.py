@@ -13,7 +13,6 @@ from fedskew.reproduce.recipe import SCALES, Claim, Comparison, Recipe, Row, Sca
 from fedskew.reproduce.results import Entry
 
 Verdict = Literal["confirmed", "refuted", "undecided", "not tested"]
-BAND = 5.0  # points between a published accuracy and ours that need no explanation
 SEEDS = 3  # with fewer, or fewer than the recipe has, a verdict is marked
 _SIGN = 1e-9  # a claim without a size: its sign is all that is claimed
 
@@ -53,12 +52,19 @@ class Contrast(NamedTuple):
         if not self.differences:
             return "not tested"
         if self.slack is not None:
-            return stats.verdict([value + self.slack for value in self.differences], _SIGN)
+            return stats.verdict([value + self.slack + 2 * _SIGN for value in self.differences], _SIGN)
         if self.within is not None:
-            return stats.verdict([self.within - abs(value) for value in self.differences], _SIGN)
+            return self._tie(self.within)
         if self.claimed is None and not any(self.differences):
             return "undecided"  # no sign at all, as where neither reached the accuracy that was asked for
         return stats.verdict(self.differences, self.claimed or _SIGN)
+
+    def _tie(self, within: float) -> Verdict:
+        """Confirmed if it holds in every seed; refuted if all miss it on one side, or the interval does."""
+        if all(abs(value) <= within for value in self.differences):
+            return "confirmed"
+        beyond = max(min(self.differences), -max(self.differences)) > within
+        return "refuted" if beyond or max(self.found.low, -self.found.high) > within else "undecided"
 
     @property
     def found(self) -> stats.Difference:
@@ -157,16 +163,26 @@ class _Table:
         self.seeds = sorted({entry.seed for entry in entries})
 
     def contrasts(self, claim: Claim, one: Comparison) -> Iterable[Contrast]:
-        rows = [row for row in self.recipe.chosen(one.rows) if row.name != one.against]
-        for row, more, less in product(rows, one.more, one.less or (None,)):
-            if not row.columns or {more, less or more} <= set(row.columns):
-                yield self._contrast(self._terms(row, more, less, claim, one), one)
+        for row in self.recipe.chosen(one.rows):
+            if row.name != one.against:
+                pairs = product(one.more, one.less or (None,))
+                named = [pair for pair in pairs if not row.columns or {*pair} - {None} <= set(row.columns)]
+                terms = [self._terms(row, more, less, claim, one) for more, less in named]
+                for pair, gain in zip(terms, self._gains(terms, row, one), strict=True):
+                    yield self._contrast(pair, gain, one)
 
-    def _contrast(self, terms: list[_Term], one: Comparison) -> Contrast:
-        row, score = terms[0].row, self.recipe.scores[terms[0].score]
-        gain = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
-        if gain is None and one.slack is None and one.within is None and _bound(one) is None:
-            gain = _total([(term.sign, self._published(term)) for term in terms], one)
+    def _gains(self, pairs: list[list[_Term]], row: Row, one: Comparison) -> list[float | None]:
+        """What is claimed of each pair; of methods above others, the size over the closest, else the sign."""
+        claimed = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
+        if claimed is not None or None not in (one.slack, one.within) or _bound(one):
+            return [claimed] * len(pairs)
+        printed = [_total([(t.sign, self._published(t)) for t in terms], one) or None for terms in pairs]
+        least = min((abs(gain) for gain in printed if gain is not None), default=None)
+        is_order = one.against is None
+        return [None if is_order and gain is not None and abs(gain) != least else gain for gain in printed]
+
+    def _contrast(self, terms: list[_Term], gain: float | None, one: Comparison) -> Contrast:
+        score = self.recipe.scores[terms[0].score]
         plain = Contrast(self._label(terms, one), gain, one.slack, one.within, _bound(one), score.digits)
         for scale in SCALES:
             known: dict[int, float] = {}
@@ -182,12 +198,15 @@ class _Table:
         return plain
 
     def _far(self, term: _Term, scale: Scale, seeds: Iterable[int]) -> bool:
-        """Whether our mean is far from the published number, where both are percentages."""
+        """Whether our mean is far from the published number, where both are shares."""
         printed = self._published(term)
-        if printed is None or not self.recipe.scores[term.score].percent:
+        if printed is None:
             return False
         ours = [self._value(term, scale, seed) for seed in seeds]
-        return abs(fmean(value for value in ours if value is not None) - printed) > BAND
+        return (
+            abs(fmean(value for value in ours if value is not None) - printed)
+            > self.recipe.scores[term.score].band
+        )
 
     def _terms(self, row: Row, more: str, less: str | None, claim: Claim, one: Comparison) -> list[_Term]:
         """The left side less the right side, less the same in the row that it is held against."""

@@ -13,6 +13,7 @@ from fedskew.reproduce.reduce import named_round, reducer
 Settings = dict[str, Any]  # a part of a configuration, nested as in its file
 Scale = Literal["full", "quick"]
 SCALES: tuple[Scale, ...] = ("full", "quick")
+BAND = 5.0  # points between a published share and ours that need no explanation
 Tier = Annotated[int, Field(ge=1, le=3)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
 PICTURES: dict[str, tuple[str, ...]] = {  # kinds of pictures, and the options that each cannot do without
@@ -76,6 +77,11 @@ class Score(_Closed):
     def factor(self) -> float:
         """From the metric's unit to the table's."""
         return 100.0 if self.percent else 1.0
+
+    @property
+    def band(self) -> float:
+        """How far from a published value, in the table's unit, needs no explanation."""
+        return BAND * self.factor / 100
 
 
 class Group(_Closed):

@@ -105,7 +105,7 @@ def enough_samples(train: Samples, clients: int) -> None:
 
 def enough_classes(train: Samples, wanted: int) -> None:
     """Refuses more classes for a client than there are."""
-    classes = len(train.totals)
+    classes = (train.totals > 0).sum()
     if wanted > classes:
         raise ConfigError(
             f"{wanted} classes for each client, but the data have only {classes}; ask for fewer"

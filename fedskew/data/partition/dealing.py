@@ -70,6 +70,13 @@ def pick(keys: Floats, many: int | Indices) -> Mask:
     return chosen
 
 
+def widened(chosen: Mask, present: Mask) -> Mask:
+    """What is chosen among the classes that there are [K, present], as [K, C]."""
+    wide = np.zeros((len(chosen), len(present)), dtype=np.bool_)
+    wide[:, present] = chosen
+    return wide
+
+
 def distinct(held: Indices, random: Generator) -> Mask:
     """Swaps labels between clients until none of the counts [K, C] exceeds one; row and column sums stay.
 

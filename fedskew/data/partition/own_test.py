@@ -62,7 +62,7 @@ class Incomplete(Scheme):
     def ownership(self, train: Samples, random: Generator) -> Mask:
         """Which client has which class, [K, C]: drawn until every class of the data has an owner."""
         present = train.totals > 0
-        least, most = (min(2, len(present)), len(present))
+        least, most = min(2, present.sum()), present.sum()
         if self.classes_per_client is not None:
             least = most = self.classes_per_client
             enough_classes(train, most)
@@ -71,9 +71,9 @@ class Incomplete(Scheme):
             raise ConfigError(f"{wish}, is not enough; use more clients or more classes per client")
         for _ in range(TRIES):
             many = random.integers(least, most, size=self.clients, endpoint=True)
-            owns = dealing.pick(random.random((self.clients, len(present))), many)
-            if (owns.sum(axis=0) > 0)[present].all():
-                return owns
+            owns = dealing.pick(random.random((self.clients, present.sum())), many)
+            if owns.any(axis=0).all():
+                return dealing.widened(owns, present)
         raise ConfigError(f"{wish}, left one without an owner in {TRIES} draws; use more clients")
 
 

@@ -72,11 +72,11 @@ class Shards(Scheme):
 
     def _labels(self, train: Samples, random: Generator) -> Indices:
         enough_classes(train, self.alpha)
-        classes, client = len(train.totals), np.arange(self.clients)
-        keys = random.random((self.clients, classes))
+        present, client = train.totals > 0, np.arange(self.clients)
+        keys = random.random((self.clients, present.sum()))
         # The first label goes round, so that each has an owner where there are enough clients.
-        keys[client, client % classes] = -1
-        sizes = dealing.even(dealing.pick(keys, self.alpha), train.totals)
+        keys[client, client % present.sum()] = -1
+        sizes = dealing.even(dealing.widened(dealing.pick(keys, self.alpha), present), train.totals)
         return dealing.hand_out(train.labels, sizes, random)
 
 
@@ -94,7 +94,8 @@ class Labels(Scheme):
     def deal(self, train: Samples, test: Samples, random: Generator) -> Partition:
         enough_samples(train, self.clients)
         enough_classes(train, self.per_client)
-        holds = self.ownership(len(train.totals), random)
+        present = train.totals > 0
+        holds = dealing.widened(self.ownership(int(present.sum()), random), present)
         owner = dealing.hand_out(train.labels, dealing.even(holds, train.totals), random)
         return _with_matched_test(train, test, owner, self.clients, random)
 
