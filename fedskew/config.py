@@ -98,7 +98,8 @@ class EvaluateTable(_Closed):
     every: Count = Field(1, description="rounds between evaluations of the server's model")
     personal: Natural = Field(
         5,
-        description="rounds between evaluations of every client's model; 0: never (no accuracy at all where clients keep a part of the network)",
+        description="rounds between evaluations of every client's model; 0: never "
+        "(no accuracy at all where clients keep a part of the network)",
     )
     also: tuple[str, ...] = Field((), description="further personal models to evaluate, e.g. 'trained'")
 
