@@ -119,13 +119,13 @@ def test_the_server_model_is_evaluated_on_the_kernels_of_the_engine(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[Backend] = []
-    evaluated = evaluate.everybody
+    evaluated = evaluate.answers
 
     def noted(*asked: Any) -> Any:
         used.append(current())
         return evaluated(*asked)
 
-    monkeypatch.setattr(evaluate, "everybody", noted)
+    monkeypatch.setattr(evaluate, "answers", noted)
     Experiment(rounds=1, engine=Choice("serial", backend=backend)).fit()
     assert set(used) == {backend}
     assert current() == "autograd"
