@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,7 +164,7 @@ class Config(_Closed):
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", description="runs/<name>/<seed>")
     seeds: tuple[Natural, ...] = Field(
-        (0,), description="one run each: partition, weights, participants, batches"
+        (0,), min_length=1, description="one run each: partition, weights, participants, batches"
     )
     dtype: Literal["float32", "float64"] = Field("float32", description="precision of training")
     data: DataTable = DataTable()
@@ -189,11 +189,18 @@ class Config(_Closed):
             _set(table, key, value)
         return parse(table, "the settings given with -s")
 
+    def without_parts(self, names: Iterable[str]) -> Config:
+        """The configuration without the tables of these parts."""
+        table = _without_none(self.model_dump(mode="json"))
+        for name in names:
+            del table["method"][name]
+        return parse(table, "the configuration")
+
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Reads a TOML file, with `key=value` overrides; another scheme drops what it cannot take of the file's."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. `fedskew new {path}` writes one that runs.") from error
     except (OSError, UnicodeDecodeError) as error:

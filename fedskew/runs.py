@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedskew import build, naming
 from fedskew.config import Config, parse
@@ -22,7 +22,7 @@ from fedskew.engines.choose import Choice
 from fedskew.errors import ConfigError, DiskError, DivergedError
 from fedskew.experiment import Experiment, Session
 from fedskew.results import Result
-from fedskew.store import environment, layout
+from fedskew.store import environment, layout, stored
 from fedskew.store.reader import RunReader
 from fedskew.store.run import RunStore
 from fedskew.tree import State
@@ -177,9 +177,10 @@ def find(places: list[Path]) -> list[Path]:
     """Run directories named directly or below the folders named."""
     found: list[Path] = []
     for place in places:
-        if not place.is_dir():
+        here = layout.runs_in(place) if place.is_dir() else []
+        if not here:
             layout.check_run(place)
-        found += layout.runs_in(place)
+        found += here
     return found
 
 
@@ -190,6 +191,11 @@ def ensure(config: Config, seed: int, out: Path) -> Path:
         return begin(config, seed, out)
     refuse_other(config, place)
     return place
+
+
+def engine(place: Path) -> dict[str, Any]:
+    """How the run there is simulated, as settings."""
+    return parse(RunReader(place).config(), str(place / layout.CONFIG)).engine.model_dump()
 
 
 def refuse_other(config: Config, place: Path) -> None:
@@ -226,6 +232,5 @@ def refuse_existing(config: Config, seed: int, out: Path) -> None:
 
 def rounds_left(place: Path) -> int:
     """How many rounds a run still has to do."""
-    reader = RunReader(place)
-    done = reader.round()
-    return int(reader.config()["train"]["rounds"]) - (0 if done is None else done + 1)
+    done = max(stored.rounds(place), default=-1)  # a damaged one is told of, and replaced, when it is opened
+    return int(RunReader(place).config()["train"]["rounds"]) - (done + 1)

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -54,6 +56,7 @@ WRONG: dict[str, tuple[str, Sequence[str], int, str]] = {
     "a name of another library": (GOOD + "[train]\nlearning_rate = 1\n", (), 2, "Did you mean 'train.lr'"),
     "key without its table": (GOOD, ("-s", "lr=0.1"), 2, "Did you mean 'train.lr'"),
     "nothing like it": (GOOD + "[train]\nxyzzy = 1\n", (), 2, "unknown setting 'train.xyzzy'. Choices:"),
+    "no seed": ("seeds = []\n" + GOOD, (), 2, "seeds"),
     "one seed": ("seeds = 0\n" + GOOD, (), 2, "seeds = 0: should be a list."),
     "column of labels": (GOOD + '[data]\nname = "csv"\npath = "x.csv"\n', (), 2, "needs the option label"),
     "personal model to measure": (GOOD + '[evaluate]\nalso = ["inherited"]\n', (), 2, "inherited"),
@@ -136,6 +139,75 @@ def test_compare_prints_one_row_a_method(call: Run) -> None:
     rows = json.loads(out[out.index("[") :])
     assert [row["method"] for row in rows] == ["fedavg", "fedlc+fedprox"]
     assert all(row["seeds"] == 2 for row in rows)
+
+
+def test_settings_of_a_part_are_for_the_methods_that_have_it(call: Run) -> None:
+    """Else the table would compare FedLC with itself under two names."""
+    config = write(GOOD + "[method.CalibratedSoftmax]\ntau = 0.5\n")
+    code, out, err = call("compare", config, "--methods", "fedavg,fedlc", "--dry-run")
+    assert code == 0
+    assert "fedavg is compared without CalibratedSoftmax, which it does not have" in err
+    plain, calibrated = (tomllib.loads(text) for text in re.split('(?=^name = "run-)', out, flags=re.M)[1:])
+    assert plain["method"] == {"preset": "fedavg"}
+    assert calibrated["method"] == {"preset": "fedlc", "CalibratedSoftmax": {"tau": 0.5}}
+
+
+def test_a_part_that_none_of_the_methods_has_is_added_to_all(call: Run) -> None:
+    words = ("--methods", "fedavg,fedlc", "-s", "method.Proximal.mu=0.1", "--dry-run")
+    code, out, err = call("compare", write(GOOD), *words)
+    assert (code, out.count("[method.Proximal]"), "without" in err) == (0, 2, False)
+
+
+def test_a_comparison_that_is_made_wider_keeps_its_engine(call: Run) -> None:
+    words = ("compare", write(GOOD), "--methods", "fedavg", "--workers", "1", *QUICK)
+    assert call(*words, "--seeds", "0:1")[0] == 0
+    assert tomllib.loads(Path("runs/run-fedavg/0/config.toml").read_text())["engine"]["name"] != "auto"
+    for number in range(1, 4):  # an engine that `auto` would not pick twice
+        other = {"name": "vectorised", "backend": "autograd", "block": number}
+        settings = [f"engine.{key}={value}" for key, value in other.items()]
+        wide = [word for setting in settings for word in ("-s", setting)]
+        assert call(*words, "-s", "name=own", "--seeds", f"{number}:{number + 1}", *wide)[0] == 0
+        assert call(*words, "-s", "name=own", "--seeds", f"{number}:{number + 2}", "--resume")[0] == 0
+        made = tomllib.loads(Path(f"runs/own-fedavg/{number + 1}/config.toml").read_text())["engine"]
+        assert {key: made[key] for key in other} == other
+        shutil.rmtree("runs/own-fedavg")
+
+
+def test_a_failure_does_not_spoil_json(call: Run) -> None:
+    code, out, err = call("run", write(GOOD), *QUICK, "--json", "--workers", "1", "-s", "train.lr=1e9")
+    assert code == 4
+    assert "failed: runs/run/0: training diverged" in err
+    json.loads(out)
+
+
+def test_a_report_without_a_global_test(call: Run) -> None:
+    rows = "\n".join(f"{k % 2}.5,{k % 2},{k % 3},0" for k in range(60))
+    write(f"a,kind,who,held\n{rows}\n", "t.csv")
+    table = '[data]\nname = "csv"\npath = "t.csv"\nlabel = "kind"\nclient = "who"\ntest = "held"\n'
+    config = write(table + '[split]\nscheme = "natural"\n')
+    assert call("run", config, *QUICK, "--workers", "1")[0] == 0
+    code, _, err = call("report", "runs", "-o", "page.html")
+    assert (code, err) == (0, "")
+
+
+def test_a_damaged_checkpoint_has_a_predecessor_on_the_command_line_too(call: Run) -> None:
+    words = ("run", write(GOOD), "--workers", "1", "-s", "train.epochs=1")
+    assert call(*words, "-s", "train.rounds=4")[0] == 0
+    newest = max(Path("runs/run/0/checkpoints").iterdir())
+    newest.write_text("")
+    code, _, err = call("resume", "runs/run/0")
+    assert code == 0, err
+    assert call("show", "runs/run/0")[0] == 0
+
+
+def test_nothing_to_resume_is_an_error(call: Run) -> None:
+    Path("runs/empty").mkdir(parents=True)
+    code, _, err = call("resume", "runs/empty")
+    assert (code, "runs/empty: no run there" in err) == (2, True)
+
+
+def test_a_file_with_a_mark_of_its_encoding_is_read(call: Run) -> None:
+    assert call("run", write("\ufeff" + GOOD), "--dry-run")[0] == 0
 
 
 def test_a_number_that_one_seed_does_not_have_is_null_in_json(call: Run) -> None:

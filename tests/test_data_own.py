@@ -3,6 +3,7 @@
 import csv
 import tarfile
 import zipfile
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -185,6 +186,13 @@ def test_tables_that_make_no_sense(folder: Folder, tmp_path: Path, text: str, wh
         load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind")
 
 
+def test_a_quantity_is_no_class(folder: Folder, tmp_path: Path) -> None:
+    for labels, is_refused in ((RNG.normal(size=200), True), (np.arange(200) % 40, False)):
+        write_csv(tmp_path / "table.csv", [{"a": k, "kind": label} for k, label in enumerate(labels)])
+        with pytest.raises(DataError, match="that is a quantity") if is_refused else nullcontext():
+            load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind")
+
+
 def test_every_row_of_a_table_names_its_client(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("a,kind,site\n1,x,1\n2,y,\n")
     with pytest.raises(DataError, match="row 3 has no 'site'"):
@@ -259,6 +267,7 @@ def test_image_folder_with_clients(folder: Folder, tmp_path: Path, form: str) ->
     assert data.classes == ("cat", "dog")
     assert data.owners is not None
     assert data.owners.tolist() == [*range(10), *range(10)]
+    assert data.clients == tuple(f"phone {k}" for k in range(10))
     plain = load(folder, "image-folder", path=str(path), size=20, colour=False)
     assert tuple(plain.x.shape) == (20, 1, 20, 20)
     assert np.bincount(plain.y[plain.test]).tolist() == [2, 2]

@@ -23,8 +23,8 @@ ROBUST = (ClippedMean, Median, MultiKrum, TrimmedMean)
 SELDOM = """Parts that no preset uses; a table `[method.NAME]` puts one in the place of the mean. What they cost under
 label skew is measured in [Reliability](reliability.md).
 """
-USUAL = """`fedskew methods` says which parts a preset has; parts without settings are left out here. The first of
-several values in quotes is the default.
+USUAL = """`fedskew methods --wide` says which parts a preset has; parts without settings are left out here. The first
+of several values in quotes is the default.
 """
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 HEAD = """# Configuration

@@ -29,7 +29,7 @@ Override = Annotated[list[str] | None, typer.Option("-s", "--set", help="Replace
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the new app.")],
     config: Annotated[
-        Path | None, typer.Option("--config", help="A configuration; default: FedAvg on digits.")
+        Path | None, typer.Option("--config", help="A configuration; default: that of `fedskew new`.")
     ] = None,
     set: Override = None,
 ) -> None:

@@ -96,7 +96,7 @@ def compare(
         raise ConfigError("--methods names no method. `fedskew methods` lists them.")
     given = [*(set or []), *([f"engine.name={engine}"] if engine else [])]
     varied = {value: load(config, [*given, *filter(None, [value])]) for value in _values(over)}
-    each = [_with(one, name, value) for value, one in varied.items() for name in names]
+    each = [_with(one, name, names, value) for value, one in varied.items() for name in names]
     jobs = [(one, seed) for one in each for seed in seeds_of(seeds, one.seeds)]
     if dry_run:
         _dry(jobs, out, again=resume or failed)
@@ -162,11 +162,22 @@ def _values(over: str | None) -> list[str]:
     return found
 
 
-def _with(config: Config, method: str, value: str = "") -> Config:
+def _with(config: Config, method: str, among: Sequence[str], value: str = "") -> Config:
+    """The configuration with another method; what are settings of the others' parts is not put into it."""
+    from fedskew.methods import compose
+
     key, _, text = value.partition("=")
     suffix = f"-{key.rpartition('.')[2]}{text}" if value else ""
     name = re.sub(r"[^A-Za-z0-9.+_-]", "", f"{config.name}-{method}{suffix}")
-    return config.changed({"method.preset": method, "name": name})
+    own, *others = (
+        {part.name for part in compose(one).parts} for one in (method, config.method.preset, *among)
+    )
+    foreign = [part for part in config.method.options if part not in own and part in set().union(*others)]
+    if foreign:
+        errors.print(
+            f"{method} is compared without {', '.join(foreign)}, which it does not have", markup=False
+        )
+    return config.without_parts(foreign).changed({"method.preset": method, "name": name})
 
 
 def _refuse_twice(jobs: Sequence[tuple[Config, int]]) -> None:
@@ -203,7 +214,7 @@ def _begun(jobs: Sequence[tuple[Config, int]], out: Path) -> list[Path]:
     settled: dict[str, dict[str, Any]] = {}
     plans = []  # nothing is written if one is refused
     for config, seed in jobs:
-        setting = config.changed({"name": "any", "method.preset": "fedavg"}).toml()
+        setting = _setting(config)
         plans.append(
             runs.plan(config.changed({"engine": settled.get(setting, config.engine.model_dump())}), seed, out)
         )
@@ -224,7 +235,22 @@ def _again(jobs: Sequence[tuple[Config, int]], out: Path, only_failed: bool) -> 
     if only_failed:
         there = [(c, s) for c, s in jobs if layout.is_run(runs.folder(c, s, out))]
         jobs = [(c, s) for c, s in there if failures.why(runs.folder(c, s, out)) is not None]
-    return [runs.ensure(config, seed, out) for config, seed in jobs]
+    places = [runs.folder(config, seed, out) for config, seed in jobs]
+    settled: dict[str, dict[str, Any]] = {}
+    for (config, _), place in zip(jobs, places, strict=True):
+        if layout.is_run(place):
+            settled.setdefault(_setting(config), runs.engine(place))
+    for (config, seed), place in zip(jobs, places, strict=True):
+        same = settled.get(_setting(config)) if config.engine.name == "auto" else None
+        runs.ensure(config.changed({"engine": same}) if same else config, seed, out)
+        settled.setdefault(_setting(config), runs.engine(place))
+    return places
+
+
+def _setting(config: Config) -> str:
+    """What the runs of a comparison have in common, but for their methods."""
+    tables = config.without_parts(config.method.options)
+    return tables.changed({"name": "any", "method.preset": "fedavg", "seeds": [0]}).toml()
 
 
 def seeds_of(text: str | None, default: Sequence[int]) -> Sequence[int]:

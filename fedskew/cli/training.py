@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
 
 from fedskew.cli.screen import Progress, console, errors, grid, table
 from fedskew.errors import DivergedError, FedskewError
@@ -53,7 +54,7 @@ def finish(
 
         write(places, page)
         console.print(f"report: {page}")
-    _complain(trackers, failed)
+    _complain(trackers, failed, errors if as_json else console)
 
 
 @contextmanager
@@ -112,11 +113,11 @@ def _failed(places: Sequence[Path], told: dict[Path, FedskewError]) -> dict[Path
     return {**told, **lost}
 
 
-def _complain(trackers: Trackers, failed: dict[Path, FedskewError]) -> None:
+def _complain(trackers: Trackers, failed: dict[Path, FedskewError], screen: Console) -> None:
     for place, why in trackers.failures.items():
-        console.print(f"not tracked: {place}: {'; '.join(why)}", markup=False)
+        screen.print(f"not tracked: {place}: {'; '.join(why)}", markup=False)
     for place, error in failed.items():
-        console.print(f"failed: {place}: {error}", markup=False)
+        screen.print(f"failed: {place}: {error}", markup=False)
     if failed:
         raise next(iter(failed.values()))
 

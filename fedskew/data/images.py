@@ -125,8 +125,8 @@ class ImageFolder(Source):
         found = pictures(files[0], self.size, self.colour, resize=True, folder=folder)
         found = [p._replace(split="train") if p.split == "valid" else p for p in found]
         classes = tuple(sorted({p.label for p in found}))
-        owners = clients_of(found, files[1]) if len(files) > 1 else None
-        return pool(self.name, found, files[0], classes, None, owners, self.seed)
+        owners, clients = clients_of(found, files[1]) if len(files) > 1 else (None, ())
+        return pool(self.name, found, files[0], classes, None, owners, self.seed)._replace(clients=clients)
 
 
 def pictures(top: Path, size: int, colour: bool, resize: bool, folder: Folder) -> list[Picture]:
@@ -194,8 +194,8 @@ def pool(
     return Dataset(name, scaled(pixels, mean, std), torch.from_numpy(y), train, test, classes, owners)
 
 
-def clients_of(found: list[Picture], table: Path) -> Indices:
-    """The number of the client that a .csv with the columns file and client gives to each picture."""
+def clients_of(found: list[Picture], table: Path) -> tuple[Indices, tuple[str, ...]]:
+    """The client that a .csv with the columns file and client gives to each picture, by number; their names."""
     try:
         rows = list(csv.DictReader(io.StringIO(read_bytes(table, LARGEST).decode("utf-8-sig"))))
         client = {row["file"]: (row["client"] or "").strip() for row in rows}
@@ -206,4 +206,4 @@ def clients_of(found: list[Picture], table: Path) -> Indices:
     missing = [p.name for p in found if not client.get(p.name)]
     if missing:
         raise DataError(f"{table}: no client for {missing[0]} and {len(missing) - 1} more.")
-    return numbered([client[p.name] for p in found])[0]
+    return numbered([client[p.name] for p in found])

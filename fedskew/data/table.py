@@ -140,7 +140,14 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
             raise DataError(
                 f"{path}: row {_row(empty.index(True))} has no {name!r}. Fill it or drop the row."
             )
-    if len(np.unique(table[options.label])) < 2:
+    kinds = np.unique(table[options.label])
+    rows = len(table[options.label])
+    if len(kinds) > max(50, rows / 2) and not np.isnan([_number(kind) for kind in kinds]).any():
+        raise DataError(
+            f"{path}: column {options.label!r} has {len(kinds)} different numbers in {rows} rows: "
+            "that is a quantity, and classes are wanted. Sort it into a few of them first."
+        )
+    if len(kinds) < 2:
         raise DataError(f"{path}: column {options.label!r} has one class only; at least two are needed.")
     return from_arrays(
         np.stack([numbers(table[name], name, path) for name in inputs], axis=1),

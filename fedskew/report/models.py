@@ -77,7 +77,7 @@ def peek(run: Seen, data: Dataset) -> Peek | None:
     clients = [trainers[i] for i in thin(len(trainers), CLIENTS)]
     kept = {client: found.kept[client] for client in clients}
     return Peek(
-        _features(algorithm, feed, found) if algorithm.shared else None,
+        _features(algorithm, feed, found) if algorithm.shared and len(feed.federation.data.test) else None,
         _proxies(algorithm, feed, found.server, kept),
         _vectors(found.server),
         _internals(algorithm, feed, found.server, kept),
