@@ -174,7 +174,7 @@ class _Table:
     def _gains(self, pairs: list[list[_Term]], row: Row, one: Comparison) -> list[float | None]:
         """What is claimed of each pair; of methods above others, the size over the closest, else the sign."""
         claimed = one.gain.get(row.name) if isinstance(one.gain, dict) else one.gain
-        if claimed is not None or None not in (one.slack, one.within) or _bound(one):
+        if any(said is not None for said in (claimed, one.slack, one.within, _bound(one))):
             return [claimed] * len(pairs)
         printed = [_total([(t.sign, self._published(t)) for t in terms], one) or None for terms in pairs]
         least = min((abs(gain) for gain in printed if gain is not None), default=None)
