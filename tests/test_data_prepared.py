@@ -52,7 +52,9 @@ def test_the_second_time_nothing_is_read(folder: Folder, monkeypatch: pytest.Mon
     assert len(copies(folder)) == 1
 
 
-def test_a_file_moved_among_the_others_makes_another_copy(folder: Folder, tmp_path: Path) -> None:
+def test_a_file_moved_among_the_others_makes_another_copy(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def described(top: str, parts: str) -> str:
         files = tuple(tmp_path / top / part / f"{k}.json" for k, part in enumerate(parts))
         for k, file in enumerate(files):
@@ -62,6 +64,9 @@ def test_a_file_moved_among_the_others_makes_another_copy(folder: Folder, tmp_pa
 
     assert described("here", "ab") == described("there", "ab")
     assert described("here", "ab") != described("here", "ba")
+    monkeypatch.chdir(tmp_path)
+    mixed = (Path("here/a/0.json"), tmp_path / "here/b/1.json")
+    assert prepared.describe("", mixed, folder) == described("here", "ab")
 
 
 def test_other_content_or_options_make_another_copy(folder: Folder, tmp_path: Path) -> None:

@@ -34,8 +34,9 @@ def load(what: str, files: tuple[Path, ...], folder: "Folder", read: Callable[[]
 
 def describe(what: str, files: tuple[Path, ...], folder: "Folder") -> str:
     """The manifest: the options, and every source file by its place among the others and its SHA-256, as JSON."""
-    top = os.path.commonpath([path.parent for path in files]) if files else ""
-    sources = [[path.relative_to(top).as_posix(), folder.digest(path, "sha256")] for path in files]
+    places = [path.absolute() for path in files]  # some may be named from here and some from the root
+    top = os.path.commonpath([place.parent for place in places])
+    sources = [[place.relative_to(top).as_posix(), folder.digest(place, "sha256")] for place in places]
     return json.dumps({"version": VERSION, "options": what, "sources": sources}, sort_keys=True)
 
 
