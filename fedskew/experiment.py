@@ -46,7 +46,8 @@ class Experiment:
 
     `data` is a dataset's name, a Dataset, or arrays (x, y) or (x, y, client of each example).
     `split` is a scheme, a partition, or the path of a saved one.
-    `model` is a network's name or a function from the number of outputs to an nn.Module.
+    `model` is a network's name or a function from the number of outputs to an nn.Module, whose `head` is the
+    linear layer declared last, or the modules named here in the order of their use.
     `method` is a preset, several joined by '+', or a Method.
     """
 
@@ -67,6 +68,7 @@ class Experiment:
     dtype: torch.dtype = torch.float32
     data_options: dict[str, Any] = field(default_factory=dict)
     model_options: dict[str, Any] = field(default_factory=dict)
+    head: tuple[str, ...] = ()
     data_dir: str | None = None
     split_seed: int | None = None
     novel: Fraction = 0.0
@@ -79,6 +81,13 @@ class Experiment:
             raise ConfigError(
                 f"Experiment.split = {self.split!r}: should be a scheme, e.g. Dirichlet(clients=20, beta=0.1), "
                 "a partition, or the Path of a saved one."
+            )
+        named = isinstance(self.model, str)
+        if self.head and named:
+            raise ConfigError(f"Experiment.head = {self.head!r}: model {self.model} knows its own head.")
+        if self.model_options and not named:
+            raise ConfigError(
+                "Experiment.model_options: a network of one's own takes none; set them in its function."
             )
         method = self._method
         for name, value, kind, such in (
@@ -138,7 +147,7 @@ class Experiment:
         if isinstance(self.model, str):
             build = model(self.model, self.model_options, shape)
         else:
-            build = factory(self.model)
+            build = factory(self.model, self.head)
         made = Algorithm(
             method,
             method.network.build(build, federation.classes),

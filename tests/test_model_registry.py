@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -109,7 +110,10 @@ def test_any_module_is_a_model() -> None:
     assert (found.classes, found.width, found.head) == (3, 6, ("top.weight", "top.bias"))
     out = found.forward(found.init(0), torch.randn(4, 5), True)
     assert out.buffers["body.1.num_batches_tracked"] == 1
-    assert factory(Own)(3).head == ("body.0.weight", "body.0.bias")  # the last linear layer defined
+    assert from_module(lambda: Own(3)).head == (
+        "body.0.weight",
+        "body.0.bias",
+    )  # the last linear layer defined
 
 
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
@@ -164,6 +168,22 @@ def test_heads_of_any_module_are_checked() -> None:
         factory(Own, head=["fc"])(3)
     with pytest.raises(ConfigError, match="no linear layer"):
         from_module(lambda: nn.Conv2d(1, 1, 1))
+    with pytest.raises(ConfigError, match="ends in 6 outputs, but 3 are asked for"):
+        factory(Own)(3)
+
+
+def test_an_experiment_names_the_head_of_its_own_network() -> None:
+    data = torch.randn(60, 5), torch.arange(60) % 3
+    plan = Experiment(data, IID(clients=3), Own, "fedper", rounds=1, head=("top",))
+    with plan.session(0) as session:
+        assert session.feed.algorithm.model.head == ("top.weight", "top.bias")
+        assert len(list(session.rounds())) == 1
+    with pytest.raises(ConfigError, match=r"name its modules: Experiment\(head"):
+        replace(plan, head=()).fit()
+    with pytest.raises(ConfigError, match="model mlp knows its own head"):
+        replace(plan, model="mlp")
+    with pytest.raises(ConfigError, match="takes none; set them in its function"):
+        replace(plan, model_options={"hidden": (8,)})
 
 
 def test_a_head_of_two_named_layers() -> None:

@@ -15,7 +15,7 @@ _RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
 
 
 def from_module(build: Callable[[], nn.Module], head: Sequence[str] | None = None) -> Model:
-    """The module that `build` makes; the head is its last linear layer, or the modules named here."""
+    """The module that `build` makes; the head is the linear layer declared last, or the modules named here."""
     # On the meta device a missing entry fails instead of falling back on the module's own weights.
     with torch.device("meta"):
         skeleton = build()
@@ -83,7 +83,7 @@ def _inside(name: str, chosen: Sequence[str]) -> bool:
 def _last_linear(modules: dict[str, nn.Module]) -> str:
     linear = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
     if not linear:
-        raise ConfigError("the network has no linear layer: name the modules of its head with head = [...].")
+        raise ConfigError("the network has no linear layer that could be its head.")
     return linear[-1]
 
 
@@ -96,4 +96,15 @@ def _linear(module: nn.Module, last: bool) -> nn.Linear:
 
 def factory(build: Callable[[int], nn.Module], head: Sequence[str] | None = None) -> Callable[[int], Model]:
     """From a number of outputs to the Model of the module that `build` makes for it."""
-    return lambda outputs: from_module(lambda: build(outputs), head)
+
+    def made(outputs: int) -> Model:
+        found = from_module(lambda: build(outputs), head)
+        if found.classes != outputs:
+            raise ConfigError(
+                f"the network's head ends in {found.classes} outputs, but {outputs} are asked for: build it with "
+                "the number that the function is given. Where the head is not the linear layer declared last, "
+                "name its modules: Experiment(head=('...',))."
+            )
+        return found
+
+    return made
