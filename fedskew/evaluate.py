@@ -66,7 +66,8 @@ class Evaluator:
             clients = {"round": round.number, **_per_client(marks, self.names)}
             out |= self._personal(round, marks)
             if votes:
-                out |= _global(self._ensemble(marks), last)
+                ballots = [mark.ballot for mark in marks.values() if mark.ballot is not None]
+                out |= _global(self._ensemble(ballots), last) | {"global.voters": len(ballots)}
         if not ensemble and self.timetable.overall(round.number, rounds):
             out |= self._server(round, last)
         return out, clients
@@ -144,9 +145,9 @@ class Evaluator:
     def _home(self, client: int) -> Tensor:
         return torch.from_numpy(self.feed.federation.partition.test[client])
 
-    def _ensemble(self, marks: dict[int, Marks]) -> Tensor:
-        votes = torch.stack([mark.ballot for mark in marks.values() if mark.ballot is not None]).sum(0)
+    def _ensemble(self, ballots: Sequence[Tensor]) -> Tensor:
         truth = self.feed.federation.data.y[self._test]
+        votes = torch.stack(list(ballots)).sum(0)
         return metrics.confusion(metrics.predict(votes), truth, self.feed.federation.classes)
 
 

@@ -89,6 +89,11 @@ class Results:
         """All seeds of a method."""
         return sorted((run for run in self.runs if run.method == method), key=lambda run: run.seed)
 
+    def cautions(self) -> list[str]:
+        """What must be known before global numbers are compared; nothing where all are of one model."""
+        told = ", ".join(dict.fromkeys(run.method for run in self.runs if run.series("global.voters")))
+        return [f"{told}: no one model for all; global numbers are of all clients' models together."] if told else []
+
     def common(self, metric: str) -> Results:
         """The runs of the seeds that all methods with a mean have; all runs where there is no such seed."""
         means = {row.method: row.values[metric].mean for row in self.summary((metric,))}
@@ -114,11 +119,11 @@ class Results:
     def __str__(self) -> str:
         names = [HEADLINES[name] for name in HEADLINES]
         wide = [max(len(name), len("100.0 ± 10.0")) + 3 for name in names]
-        lines = ["method".ljust(24) + "".join(name.rjust(w) for name, w in zip(names, wide, strict=True))]
+        lines = ["per cent".ljust(24) + "".join(name.rjust(w) for name, w in zip(names, wide, strict=True))]
         for row in self.summary():
             cells = (row.text(m).rjust(w) for m, w in zip(HEADLINES, wide, strict=True))
             lines.append(row.method.ljust(24) + "".join(cells))
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.cautions()])
 
     def __repr__(self) -> str:
         return f"Results of {len(self.runs)} runs: {', '.join(self.methods())}"

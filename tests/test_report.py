@@ -224,6 +224,18 @@ def test_the_best_is_chosen_on_the_seeds_that_all_have(tmp_path: Path) -> None:
     assert any("not all have the same seeds" in note for note in studied(places).notes)
 
 
+def test_methods_without_one_model_for_all_are_named(tmp_path: Path) -> None:
+    places = [runs.begin(settings(method, 1, clients=5), 0, tmp_path) for method in ("fedavg", "fedper")]
+    for place in places:
+        runs.carry_on(place)
+    found = studied(places)
+    said = "fedper: no one model for all; global numbers are of all clients' models together."
+    assert said in found.notes
+    assert str(found.settings[0].results).endswith(said)
+    voters = {arm.label: arm.results()[0].series("global.voters")[-1:] for arm in found.settings[0].arms}
+    assert voters == {"fedavg": [], "fedper": [5]}
+
+
 # Runs put in order
 
 

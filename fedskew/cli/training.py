@@ -150,6 +150,8 @@ def _results(places: Sequence[Path], as_json: bool) -> None:
         title = f"per cent, mean of {'the last ten' if rounds > 10 else f'all {rounds}'} rounds{spread}"
         columns, cells = _cells(setting.results)
         table(columns, cells, f"{setting.label}: {title}" if setting.label else title)
+        for caution in setting.results.cautions():
+            console.print(caution, markup=False)
 
 
 def _cells(results: Results) -> tuple[list[str], list[list[str]]]:

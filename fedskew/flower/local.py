@@ -22,6 +22,11 @@ def run(config: Config, nodes: int, out: Path, resume: bool, tell: Tell) -> Resu
     beside = place.with_name(f"{place.name}-flower")
     if layout.is_run(place) and not resume:
         raise ConfigError(f"{place} already holds a run. Continue it with --resume, or change name.")
+    clients = simulated(config, None).clients
+    if nodes > clients:
+        raise ConfigError(f"--nodes {nodes}: there are {clients} clients, and a SuperNode serves at least one.")
+    if len(config.seeds) > 1:
+        tell(f"seed {config.seeds[0]} only; another: -s 'seeds=[{config.seeds[1]}]'")
     written = prepare(config, place, beside)
     with Deployment(beside, nodes) as deployment:
         tell(f"starting a SuperLink and {nodes} SuperNodes; logs: {beside / 'logs'}")

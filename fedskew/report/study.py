@@ -80,7 +80,8 @@ def study(seen: Sequence[Seen]) -> Study:
         raise ConfigError("no run has finished a round yet, so there is nothing to report. Wait for one.")
     unique, twice = _without_repeats(begun)
     made = _settings(unique)
-    return Study(made, (*_notes(seen, unique), *twice, *_unequal(made)))
+    cautions = Results(tuple(result for setting in made for result in setting.results.runs)).cautions()
+    return Study(made, (*_notes(seen, unique), *twice, *_unequal(made), *cautions))
 
 
 def _unequal(settings: Sequence[Setting]) -> list[str]:
