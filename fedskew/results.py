@@ -92,7 +92,11 @@ class Results:
     def cautions(self) -> list[str]:
         """What must be known before global numbers are compared; nothing where all are of one model."""
         told = ", ".join(dict.fromkeys(run.method for run in self.runs if run.series("global.voters")))
-        return [f"{told}: no one model for all; global numbers are of all clients' models together."] if told else []
+        return (
+            [f"{told}: no one model for all; global numbers are of all clients' models together."]
+            if told
+            else []
+        )
 
     def common(self, metric: str) -> Results:
         """The runs of the seeds that all methods with a mean have; all runs where there is no such seed."""

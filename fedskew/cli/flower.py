@@ -73,7 +73,9 @@ def run(
     from fedskew.flower.submit import submit
 
     if link is None:
-        console.print("no --superlink is named: Flower takes the default connection of its own configuration.")
+        console.print(
+            "no --superlink is named: Flower takes the default connection of its own configuration."
+        )
     raise typer.Exit(submit(folder, link, run_dir, resume))
 
 

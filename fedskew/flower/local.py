@@ -24,7 +24,9 @@ def run(config: Config, nodes: int, out: Path, resume: bool, tell: Tell) -> Resu
         raise ConfigError(f"{place} already holds a run. Continue it with --resume, or change name.")
     clients = simulated(config, None).clients
     if nodes > clients:
-        raise ConfigError(f"--nodes {nodes}: there are {clients} clients, and a SuperNode serves at least one.")
+        raise ConfigError(
+            f"--nodes {nodes}: there are {clients} clients, and a SuperNode serves at least one."
+        )
     if len(config.seeds) > 1:
         tell(f"seed {config.seeds[0]} only; another: -s 'seeds=[{config.seeds[1]}]'")
     written = prepare(config, place, beside)

@@ -184,6 +184,7 @@ def test_tables_and_figures_are_saved(desktop: Page, tmp_path: Path) -> None:
         "table": '#table-summary a[download$=".csv"]',
         "latex": '#table-summary a[download$=".tex"]',
         "csv": '[data-figure="curves"] [data-save="csv"]',
+        "bars": '[data-figure="groups"] [data-save="csv"]',
         "svg": '[data-figure="curves"] [data-save="svg"]',
     }.items():
         with page.expect_download() as waiting:
@@ -193,8 +194,21 @@ def test_tables_and_figures_are_saved(desktop: Page, tmp_path: Path) -> None:
     rows = list(csv.DictReader(saved["table"].splitlines()))
     assert {row["method"] for row in rows} == {"fedavg", "grpfed", "map"}
     assert saved["latex"].startswith(r"\begin{tabular}")
-    assert saved["csv"].startswith("series,x,y,value\n")
+    assert saved["csv"].startswith('series,round,"accuracy, global (%)"\n')
+    bars = list(csv.DictReader(saved["bars"].splitlines()))
+    assert {row["series"] for row in bars} == {"majority", "missing"}
+    for row in bars:
+        x, *ends = (float(row[name]) for name in ("accuracy on everyone's test set (%)", "from", "to"))
+        assert sum(ends) / 2 == pytest.approx(x, abs=0.01)
     assert saved["svg"].startswith("<svg")
+
+
+def test_titles_of_axes_are_broken_anew_when_the_window_becomes_narrow(opened: Visit, address: str) -> None:
+    page = opened(address)
+    lines = "document.querySelectorAll('[data-figure=\"lead\"] .xtitle tspan').length"
+    wide = page.evaluate(lines)
+    page.set_viewport_size({"width": 320, "height": 740})
+    until(page, f"{lines} > {wide}")
 
 
 def test_tsne_comes_on_demand(desktop: Page) -> None:

@@ -62,9 +62,12 @@ function save(figure, id, form) {
     Plotly.downloadImage(box, { format: "svg", filename: id, width: box.clientWidth, height });
     return;
   }
-  const rows = [["series", "x", "y", "value"]];
-  for (const trace of currentView(id)?.data ?? []) rows.push(...traceRows(trace));
-  download(`${id}.csv`, "text/csv", rows.map((row) => row.map(csvCell).join(",")).join("\n") + "\n");
+  const { data = [], layout } = currentView(id) ?? {};
+  const titled = (axis) => layout?.[`${axis}axis`].title.text || axis;
+  const rows = [["series", titled("x"), titled("y"), "value", "from", "to"], ...data.flatMap(traceRows)];
+  const filled = rows[0].map((_, column) => rows.slice(1).some((row) => (row[column] ?? "") !== ""));
+  const lines = rows.map((row) => filled.flatMap((is, column) => (is ? [csvCell(row[column])] : [])).join(","));
+  download(`${id}.csv`, "text/csv", lines.join("\n") + "\n");
 }
 
 function traceRows(trace) {
@@ -72,7 +75,14 @@ function traceRows(trace) {
   if (trace.z) return trace.z.flatMap((row, i) => row.map((value, j) => ["", trace.x?.[j] ?? j, trace.y?.[i] ?? i, value]));
   const sizes = Array.isArray(trace.marker?.size) ? trace.marker.size : [];
   const long = trace.x ?? trace.y;
-  return long.map((_, i) => [trace.name ?? "", trace.x?.[i] ?? "", trace.y?.[i] ?? "", sizes[i] ?? ""]);
+  return long.map((_, i) => [trace.name, trace.x?.[i], trace.y?.[i], sizes[i], ...ends(trace, i)]);
+}
+
+// Where a bar of error begins and ends.
+function ends({ error_x: bar, x }, i) {
+  if (!bar || x[i] === null) return [];
+  const end = (length, sign) => (length === null ? null : Number((x[i] + sign * length).toPrecision(6)));
+  return [end((bar.arrayminus ?? bar.array)[i], -1), end(bar.array[i], 1)];
 }
 
 function csvCell(value) {

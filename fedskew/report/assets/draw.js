@@ -108,6 +108,16 @@ function show(payload) {
   return drawAll();
 }
 
+// Charts follow the window's width by themselves, but for the line breaks of their titles.
+let resized = null;
+let breadth = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === breadth) return;
+  breadth = window.innerWidth;
+  clearTimeout(resized);
+  resized = setTimeout(drawAll, 200);
+});
+
 // A chart keeps its size when the window turns into paper, so it is drawn anew at the width of paper.
 function paper(on) {
   page.width = on ? PRINTED : null;
