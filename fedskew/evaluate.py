@@ -145,9 +145,9 @@ class Evaluator:
     def _home(self, client: int) -> Tensor:
         return torch.from_numpy(self.feed.federation.partition.test[client])
 
-    def _ensemble(self, ballots: Sequence[Tensor]) -> Tensor:
+    def _ensemble(self, ballots: list[Tensor]) -> Tensor:
         truth = self.feed.federation.data.y[self._test]
-        votes = torch.stack(list(ballots)).sum(0)
+        votes = torch.stack(ballots).sum(0)
         return metrics.confusion(metrics.predict(votes), truth, self.feed.federation.classes)
 
 
