@@ -61,8 +61,9 @@ class Taken(NamedTuple):
         return Scaled(self.network, mean, std, getattr(torch, self.config.dtype)).eval()
 
 
-def take(place: Path, client: int | str | None = None) -> Taken:
+def take(place: Path | str, client: int | str | None = None) -> Taken:
     """The global model of a run as far as it has come, or the personal model of one client, by number or name."""
+    place = Path(place)
     reader = RunReader(place)
     config = parse(reader.config(), str(place / layout.CONFIG))
     found = checkpoint.load(place)

@@ -313,6 +313,13 @@ def test_compare_over_several_skews_has_a_table_for_each(here: Path) -> None:
     assert {row["seeds"] for row in rows} == {1}, "runs of different settings are not put into one mean"
 
 
+def test_compare_over_lists(here: Path) -> None:
+    words = ("compare", "c.toml", "--methods", "fedavg", "--workers", "1")
+    works(*words, "--over", "model.hidden=[4],[4, 4]", "--seeds", "0")
+    names = sorted(path.parent.name for path in Path("runs").rglob("0") if path.is_dir())
+    assert names == ["run-fedavg-hidden4", "run-fedavg-hidden4-4"]
+
+
 @pytest.mark.parametrize("over", ["split.per_client", "split.per_client=", "=3"])
 def test_over_without_values_is_refused(over: str, here: Path) -> None:
     done = fedskew("compare", "c.toml", "--methods", "fedavg", "--over", over)

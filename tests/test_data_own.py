@@ -178,10 +178,12 @@ def test_parquet_table(folder: Folder, tmp_path: Path) -> None:
         ("a,kind\n", "1 lines"),
         ("", "0 lines"),
         ('a,kind\n"1,x\n', "no table of text"),
+        ("a;kind\n1;x\n2;y\n", "makes one column of 'a;kind'. Set separator = ';'"),
+        ("a,kind\n1,M\xfcll\n2,y\n", "not written in UTF-8"),
     ],
 )
 def test_tables_that_make_no_sense(folder: Folder, tmp_path: Path, text: str, why: str) -> None:
-    (tmp_path / "table.csv").write_text(text)
+    (tmp_path / "table.csv").write_text(text, encoding="latin-1")
     with pytest.raises(DataError, match=f"table.csv: .*{why}"):
         load(folder, "csv", path=str(tmp_path / "table.csv"), label="kind")
 

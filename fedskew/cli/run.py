@@ -156,7 +156,8 @@ def _values(over: str | None) -> list[str]:
     if over is None:
         return [""]
     key, _, values = over.partition("=")
-    found = [f"{key.strip()}={value.strip()}" for value in values.split(",") if value.strip()]
+    split = re.split(r",(?![^\[]*\])", values)  # but not within a list
+    found = [f"{key.strip()}={value.strip()}" for value in split if value.strip()]
     if not found or not key.strip():
         raise ConfigError(f"--over {over}: write a setting and its values: --over split.beta=0.1,0.5.")
     return found
@@ -167,7 +168,7 @@ def _with(config: Config, method: str, among: Sequence[str], value: str = "") ->
     from fedskew.methods import compose
 
     key, _, text = value.partition("=")
-    suffix = f"-{key.rpartition('.')[2]}{text}" if value else ""
+    suffix = f"-{key.rpartition('.')[2]}{text.replace(',', '-')}" if value else ""
     name = re.sub(r"[^A-Za-z0-9.+_-]", "", f"{config.name}-{method}{suffix}")
     own, *others = (
         {part.name for part in compose(one).parts} for one in (method, config.method.preset, *among)

@@ -22,6 +22,7 @@ from fedskew.ranges import Natural
 
 LARGEST_TEXT = 1 << 27  # bytes; more belongs into a .parquet or .npz
 LARGEST_PARQUET = 1 << 31  # bytes when unpacked, and cells
+SEPARATORS = (";", "\t", ",", "|")
 Table = dict[str, NDArray[Any]]  # column name -> column
 TRUE, FALSE = ("1", "true", "test", "yes"), ("0", "false", "train", "no")
 
@@ -80,12 +81,19 @@ def read_csv(path: Path, separator: str) -> Table:
     data = gunzip(path, LARGEST_TEXT) if path.suffix == ".gz" else read_bytes(path, LARGEST_TEXT)
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), delimiter=separator, strict=True))
-    except (UnicodeDecodeError, csv.Error, TypeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not written in UTF-8 ({error}). Save it as UTF-8.") from error
+    except (csv.Error, TypeError) as error:
         raise DataError(f"{path}: is no table of text with separator {separator!r} ({error}).") from error
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise DataError(f"{path}: has {len(rows)} lines; a header and at least one row are needed.")
     header = rows[0]
+    others = [other for other in SEPARATORS if other in header[0]]
+    if len(header) == 1 and others:
+        raise DataError(
+            f"{path}: separator {separator!r} makes one column of {header[0]!r}. Set separator = {others[0]!r}."
+        )
     if len(set(header)) < len(header):
         raise DataError(f"{path}: two columns have the same name: {', '.join(header)}.")
     for number, row in enumerate(rows[1:], 2):
