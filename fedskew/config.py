@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from fedskew.errors import ConfigError, reason, unknown
@@ -19,10 +20,21 @@ class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=False)
 
 
+def _finite(value: object) -> object:
+    """An option; what is not finite would be lost when it is written."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("should be a finite number")
+    for one in inside:
+        _finite(one)
+    return value
+
+
 class _Open(BaseModel):
     """A table whose further keys are the options of what it names."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_finite)]] = Field(init=False)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -66,6 +66,11 @@ def test_overrides_are_typed_and_checked(tmp_path: Path) -> None:
     for setting in ("train.lr", "train.rounds", "train.clip"):
         with pytest.raises(ConfigError, match=rf"{setting}.*a number, not true"):
             load(path, [f"{setting}=true"])
+    for setting in ("train.lr", "split.beta", "model.width", "data.noise"):
+        with pytest.raises(ConfigError, match=rf"{setting} = nan: should be a finite number"):
+            load(path, [f"{setting}=nan"])
+    with pytest.raises(ConfigError, match=r"method\.Proximal = \{'mu': inf\}: should be a finite number"):
+        load(path, ["method.Proximal.mu=inf"])
 
 
 def test_another_scheme_keeps_what_it_can_take(tmp_path: Path) -> None:

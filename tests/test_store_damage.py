@@ -79,6 +79,14 @@ def test_an_opening_cannot_name_a_file_outside(tmp_path: Path, reference: Path) 
             look(tmp_path / "run")
 
 
+def test_a_run_of_another_version_is_not_called_damaged(tmp_path: Path, reference: Path) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    path = tmp_path / "run/run.json"
+    path.write_bytes(records._sealed(json.loads(path.read_text())["body"] | {"format": 2}))
+    with pytest.raises(DiskError, match=r"run\.json: has format 2; this version of fedskew reads 1 only"):
+        RunReader(tmp_path / "run")
+
+
 def test_a_manifest_of_another_run_or_round_is_refused(tmp_path: Path, reference: Path) -> None:
     shutil.copytree(reference, tmp_path / "run")
     folder = tmp_path / "run/checkpoints"

@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fedskew.errors import DiskError
 from fedskew.store.layout import PLAIN
 
+FORMAT: Final = 1
 LARGEST = 1 << 36  # bytes of one file; more is no state of a run
 _MALFORMED = (ValueError, TypeError, KeyError, RecursionError, ValidationError)
 
@@ -35,7 +36,7 @@ NOTHING = Ref.of(b"")
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal[1] = 1
+    format: Literal[1] = FORMAT
 
 
 class Opening(_Record):
@@ -79,6 +80,8 @@ def unseal(data: bytes, kind: type[Record], path: Path) -> Record:
     try:
         body: Any = json.loads(data)["body"]
         if _sealed(body) == data:
+            if (written := body["format"]) != FORMAT:
+                raise DiskError(f"{path}: has format {written}; this version of fedskew reads {FORMAT} only.")
             return kind.model_validate(body)
     except _MALFORMED:
         pass
