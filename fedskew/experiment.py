@@ -46,8 +46,8 @@ class Experiment:
 
     `data` is a dataset's name, a Dataset, or arrays (x, y) or (x, y, client of each example).
     `split` is a scheme, a partition, or the path of a saved one.
-    `model` is a network's name or a function from the number of outputs to an nn.Module, whose `head` is the
-    linear layer declared last, or the modules named here in the order of their use.
+    `model` is a network's name or a function from the number of outputs to an nn.Module.
+    `head` names the modules of such a network's head; without it, that is the linear layer declared last.
     `method` is a preset, several joined by '+', or a Method.
     """
 
