@@ -11,6 +11,8 @@ pytest.importorskip("flwr", reason="the extra `flower` is not installed")
 
 from flower_runs import NODES, config, deployed_run, simulated_run
 
+from fedskew.errors import ConfigError
+from fedskew.flower import local
 from fedskew.flower.deployment import Deployment
 
 
@@ -35,3 +37,9 @@ def test_a_deployment_equals_the_simulator(
         found = deployed_run(deployment, config(method), tmp_path / "deployed", lambda line: None)
         assert found == simulated_run(config(method), tmp_path / "simulated")
         assert found.clients
+
+
+def test_more_supernodes_than_clients_are_not_started(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--nodes 11: there are 10 clients"):
+        local.run(config("fedavg"), 11, tmp_path, False, print)
+    assert not list(tmp_path.iterdir())

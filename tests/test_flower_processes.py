@@ -18,8 +18,7 @@ pytest.importorskip("flwr", reason="the extra `flower` is not installed")
 from flower_nodes import DirectPost, config, load
 
 from fedskew.config import Config
-from fedskew.errors import ConfigError
-from fedskew.flower import deployment, local, serve, watch
+from fedskew.flower import deployment, serve, watch
 from fedskew.flower.deployment import Deployment
 from fedskew.flower.processes import children, gone
 from fedskew.store import layout
@@ -135,9 +134,3 @@ def test_a_run_that_nobody_takes_is_given_up(tmp_path: Path) -> None:
     reluctant.asked = -100
     with pytest.raises(deployment.DeploymentError, match=f"stopped {watch.ATTEMPTS} times at round 0"):
         watch.finish(reluctant, tmp_path, place, lambda line: None, poll=0.01)  # type: ignore[arg-type]
-
-
-def test_more_supernodes_than_clients_are_not_started(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--nodes 50: there are 8 clients"):
-        local.run(config("fedavg"), 50, tmp_path, False, print)
-    assert not list(tmp_path.iterdir())
