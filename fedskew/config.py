@@ -55,7 +55,7 @@ class SplitTable(_Open):
         "labels", description="iid, labels, shards, dirichlet, incomplete, powerlaw or natural"
     )
     seed: Natural | None = Field(None, description="seed of the partition; default: the run's seed")
-    novel: Fraction = Field(0.0, description="share of clients that never train")
+    novel: Fraction = Field(0.0, description="share of clients that never train; at least one does")
     shared_data: Fraction = Field(
         0.0, description="examples every client gets besides its own, as a share of a mean client"
     )

@@ -55,10 +55,10 @@ def _npz(path: Path, _: Taken) -> NDArray[Any]:
 
 def _csv(path: Path, taken: Taken) -> NDArray[Any]:
     table = read_csv(path, str(taken.config.data.options.get("separator", ",")))
-    names = taken.inputs or tuple(table)
-    if absent := [name for name in names if name not in table]:
+    names = taken.inputs or tuple(table.columns)
+    if absent := [name for name in names if name not in table.columns]:
         raise DataError(f"{path}: lacks the column {absent[0]!r}, which the model was trained on.")
-    return np.stack([numbers(table[name], name, path) for name in names], axis=1)
+    return np.stack([numbers(table, name, path) for name in names], axis=1)
 
 
 READERS = {".npy": _npy, ".npz": _npz, ".csv": _csv}

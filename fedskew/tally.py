@@ -44,7 +44,7 @@ def read(path: Path, data: str | None = None) -> Tally:
 
 def _table(path: Path) -> Tally:
     """One line a client, one column a class; a first column of NAMES, or with words, names them."""
-    table = read_csv(path, ",")
+    table = read_csv(path, ",").columns
     first, *classes = table
     if first.strip().lower() not in NAMES and _numbers(table[first]):
         classes = [first, *classes]

@@ -107,7 +107,7 @@ def _inputs(config: Config) -> tuple[str, ...]:
         read_parquet(path) if config.data.name == "parquet" else read_csv(path, options.get("separator", ","))
     )
     special = {options["label"], options.get("client"), options.get("test"), *options.get("drop", ())}
-    return tuple(name for name in table if name not in special)
+    return tuple(name for name in table.columns if name not in special)
 
 
 def _overall(algorithm: Algorithm, found: Checkpoint, place: Path) -> Tree:

@@ -166,6 +166,7 @@ def test_parquet_table(folder: Folder, tmp_path: Path) -> None:
         ("a,kind\n1,x\n2\n", "row 3 has 1 values for 2"),
         ("a,kind\n1,x\n,y\n", r"row 3 has '' in column 'a', which is no finite number \(1 of 2 rows\)"),
         ("a,kind\n1,x\nnan,y\n", "row 3 has 'nan' in column 'a'"),
+        ("a,kind\n\n1,x\n\nnan,y\n", "row 5 has 'nan' in column 'a'"),
         ("a,kind\n1,x\nhello,y\n", r"row 3 has 'hello'.* drop = \['a'\]"),
         ("a,kind\n1,x\n2, \n3,y\n", "row 3 has no 'kind'"),
         ("a,kind\n1,x\n2,x\n", "column 'kind' has one class only"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,14 @@ from fedskew.ranges import Natural
 LARGEST_TEXT = 1 << 27  # bytes; more belongs into a .parquet or .npz
 LARGEST_PARQUET = 1 << 31  # bytes when unpacked, and cells
 SEPARATORS = (";", "\t", ",", "|")
-Table = dict[str, NDArray[Any]]  # column name -> column
 TRUE, FALSE = ("1", "true", "test", "yes"), ("0", "false", "train", "no")
+
+
+class Table(NamedTuple):
+    """What a file holds."""
+
+    columns: dict[str, NDArray[Any]]
+    places: Sequence[int]  # of the rows in the file, as a person counts: the header is row 1
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,10 @@ def read_csv(path: Path, separator: str) -> Table:
         raise DataError(f"{path}: is not written in UTF-8 ({error}). Save it as UTF-8.") from error
     except (csv.Error, TypeError) as error:
         raise DataError(f"{path}: is no table of text with separator {separator!r} ({error}).") from error
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
-        raise DataError(f"{path}: has {len(rows)} lines; a header and at least one row are needed.")
-    header = rows[0]
+    places = [place for place, row in enumerate(rows, 1) if row]
+    if len(places) < 2:
+        raise DataError(f"{path}: has {len(places)} lines; a header and at least one row are needed.")
+    header, *body = filter(None, rows)
     others = [other for other in SEPARATORS if other in header[0]]
     if len(header) == 1 and others:
         raise DataError(
@@ -96,10 +102,11 @@ def read_csv(path: Path, separator: str) -> Table:
         )
     if len(set(header)) < len(header):
         raise DataError(f"{path}: two columns have the same name: {', '.join(header)}.")
-    for number, row in enumerate(rows[1:], 2):
+    for place, row in zip(places[1:], body, strict=True):
         if len(row) != len(header):
-            raise DataError(f"{path}: row {number} has {len(row)} values for {len(header)} columns.")
-    return {name: np.array(column) for name, column in zip(header, zip(*rows[1:], strict=True), strict=True)}
+            raise DataError(f"{path}: row {place} has {len(row)} values for {len(header)} columns.")
+    columns = {name: np.array(column) for name, column in zip(header, zip(*body, strict=True), strict=True)}
+    return Table(columns, places[1:])
 
 
 def read_parquet(path: Path) -> Table:
@@ -116,7 +123,8 @@ def read_parquet(path: Path) -> Table:
         if max(size, file.metadata.num_rows * file.metadata.num_columns) > LARGEST_PARQUET:
             raise DataError(f"{path}: unpacks to more than {LARGEST_PARQUET:,} bytes, so it was not read.")
         table = file.read()
-        return {name: as_array(table[name]) for name in table.column_names}
+        columns = {name: as_array(table[name]) for name in table.column_names}
+        return Table(columns, range(2, 2 + table.num_rows))
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: is no whole parquet table ({error}).") from error
 
@@ -134,22 +142,23 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
     special = [
         name for name in (options.label, options.client, options.test, *options.drop) if name is not None
     ]
+    columns = table.columns
     for name in special:
-        if name not in table:
-            raise DataError(f"{path}: {unknown('column', name, table)}")
-    inputs = [name for name in table if name not in special]
+        if name not in columns:
+            raise DataError(f"{path}: {unknown('column', name, columns)}")
+    inputs = [name for name in columns if name not in special]
     if not inputs:
         raise DataError(f"{path}: no column is left as an input.")
     for name in filter(None, (options.label, options.client)):
-        if table[name].dtype.kind == "U":
-            table[name] = np.char.strip(table[name])
-        empty = [str(value).strip() == "" for value in table[name].tolist()]
+        if columns[name].dtype.kind == "U":
+            columns[name] = np.char.strip(columns[name])
+        empty = [str(value).strip() == "" for value in columns[name].tolist()]
         if any(empty):
             raise DataError(
-                f"{path}: row {_row(empty.index(True))} has no {name!r}. Fill it or drop the row."
+                f"{path}: row {table.places[empty.index(True)]} has no {name!r}. Fill it or drop the row."
             )
-    kinds = np.unique(table[options.label])
-    rows = len(table[options.label])
+    kinds = np.unique(columns[options.label])
+    rows = len(table.places)
     if len(kinds) > max(50, rows / 2) and not np.isnan([_number(kind) for kind in kinds]).any():
         raise DataError(
             f"{path}: column {options.label!r} has {len(kinds)} different numbers in {rows} rows: "
@@ -158,18 +167,19 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
     if len(kinds) < 2:
         raise DataError(f"{path}: column {options.label!r} has one class only; at least two are needed.")
     return from_arrays(
-        np.stack([numbers(table[name], name, path) for name in inputs], axis=1),
-        table[options.label],
-        client=None if options.client is None else table[options.client],
-        test=None if options.test is None else flags(table[options.test], options.test, path),
+        np.stack([numbers(table, name, path) for name in inputs], axis=1),
+        columns[options.label],
+        client=None if options.client is None else columns[options.client],
+        test=None if options.test is None else flags(columns[options.test], options.test, path),
         normalise=options.normalise,
         seed=options.seed,
         name=str(path),
     )._replace(name=options.name)
 
 
-def numbers(column: NDArray[Any], name: str, path: Path) -> NDArray[np.float64]:
+def numbers(table: Table, name: str, path: Path) -> NDArray[np.float64]:
     """A column as finite numbers."""
+    column = table.columns[name]
     try:
         values = column.astype(np.float64)
     except (ValueError, TypeError):  # which do not say in which row
@@ -183,7 +193,7 @@ def numbers(column: NDArray[Any], name: str, path: Path) -> NDArray[np.float64]:
         )
     if len(bad):
         raise DataError(
-            f"{path}: row {_row(int(bad[0]))} has {str(column[bad[0]])!r} in column {name!r}, which is no finite "
+            f"{path}: row {table.places[bad[0]]} has {str(column[bad[0]])!r} in column {name!r}, which is no finite "
             f"number ({len(bad)} of {len(column)} rows). Mend it, or train without the column: drop = [{name!r}]."
         )
     return values
@@ -194,11 +204,6 @@ def _number(cell: object) -> float:
         return float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return math.nan
-
-
-def _row(index: int) -> int:
-    """As a person counts: the header is row 1."""
-    return index + 2
 
 
 def flags(column: NDArray[Any], name: str, path: Path) -> NDArray[np.bool_]:
