@@ -133,13 +133,13 @@ def local_test(tp: Tensor, tr: Tensor) -> LocalTest:
 
 def rounds_to_target(values: Sequence[float], target: float, rounds: Sequence[int] = ()) -> int | None:
     """First round whose value reaches the target, else None; rounds count from 1 unless given."""
-    numbers = rounds or range(1, len(values) + 1)
+    numbers = rounds if len(rounds) else range(1, len(values) + 1)
     return next((number for number, value in zip(numbers, values, strict=True) if value >= target), None)
 
 
 def last(values: Sequence[float]) -> float:
     """The value of the last round; nan if there is none."""
-    return values[-1] if values else math.nan
+    return values[-1] if len(values) else math.nan
 
 
 def mean_last(values: Sequence[float], k: int = 10) -> float:

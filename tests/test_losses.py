@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -431,6 +432,14 @@ needs_counts = pytest.mark.parametrize(
         losses.restricted_softmax,
     ],
 )
+
+
+@needs_counts
+def test_labels_and_counts_may_be_lists_or_arrays(loss: Callable[..., Tensor]) -> None:
+    z, labels, counts = torch.randn(3, 3), [0, 2, 2], [4, 0, 1]
+    wanted = loss(z, torch.tensor(labels), torch.tensor(counts))
+    assert torch.equal(loss(z, labels, counts), wanted)
+    assert torch.equal(loss(z, np.array(labels), np.array(counts)), wanted)
 
 
 @needs_counts

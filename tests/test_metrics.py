@@ -337,6 +337,8 @@ def test_rounds_to_target() -> None:
     assert metrics.rounds_to_target(values, 0.7) is None
     assert metrics.rounds_to_target([math.nan, 0.9], 0.5) == 2
     assert metrics.rounds_to_target([], 0.5) is None
+    assert metrics.rounds_to_target(np.array(values), 0.55, rounds=np.array([5, 10, 15, 20])) == 20
+    assert metrics.last(np.array(values)) == values[-1]
 
 
 def test_last_and_mean_last_never_pick_the_best() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fedskew.config import Config
 from fedskew.errors import ConfigError
-from fedskew.reproduce import details, load, pictures, sights
+from fedskew.reproduce import load, pictures, sights
 from fedskew.reproduce.cells import Cell, cells, sharing
 from fedskew.reproduce.judge import judge
 from fedskew.reproduce.recipe import PICTURES, Recipe
@@ -185,17 +185,8 @@ def test_one_weighting_within_a_comparison(recipe: Recipe) -> None:
     assert len({cell.config.method.weight for cell in cells(recipe)}) == 1
 
 
-def test_details_are_known(recipe: Recipe) -> None:
-    assert set(recipe.details) <= {"census", "clients", "components", "f1", "map"}
-
-
 def test_every_kind_of_picture_can_be_drawn() -> None:
     assert set(PICTURES) == set(pictures.KINDS) | set(sights.KINDS)
-
-
-def test_unknown_details_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="unknown detail"):
-        details.gather(["faces"], tmp_path)
 
 
 # What the specification says (its section 9 and the settings of each paper), written by hand.

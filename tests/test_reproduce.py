@@ -502,10 +502,10 @@ def test_lines_of_a_table(tmp_path: Path) -> None:
     lines = compare.lines(tiny(tmp_path), found, "accuracy")
     said = [(x.row.name, x.column.name, x.printed, x.found, x.difference, x.seeds) for x in lines]
     assert said == [
-        ("two", "fedavg", "50 ± 1", "50.0 ± 10.0", "+0.0", "3"),
-        ("two", "fedlc", "60", "-", "-", "-"),
-        ("four", "fedavg", "70", "64.0", "-6.0 !", "1*"),
-        ("four", "fedlc", "90?", "50.0", "-", "1*"),
+        ("two", "fedavg", "50.0 ± 1.0", "50.0 ± 10.0", "+0.0", "3"),
+        ("two", "fedlc", "60.0", "-", "-", "-"),
+        ("four", "fedavg", "70.0", "64.0", "-6.0 !", "1*"),
+        ("four", "fedlc", "90.0?", "50.0", "-", "1*"),
     ]
 
 
@@ -531,8 +531,8 @@ def test_results_come_back(tmp_path: Path) -> None:
     back = results.read("tiny", tmp_path)[0]
     assert back[:-1] == kept[0][:-1]
     assert back.values["global.accuracy.last"] == 0.123456
-    assert math.isnan(back.values["global.accuracy.first"])
-    assert math.isnan(back.values["global.accuracy.mean20"])
+    assert math.isnan(back.values["global.accuracy.first"]), "it was asked for, and there was none"
+    assert "global.accuracy.mean20" not in back.values, "it was not asked for"
 
 
 def test_a_strange_file_of_results_is_refused(tmp_path: Path) -> None:
@@ -541,12 +541,57 @@ def test_a_strange_file_of_results_is_refused(tmp_path: Path) -> None:
         results.read("tiny", tmp_path)
 
 
-def test_results_of_other_settings_are_dropped() -> None:
+def test_results_of_other_settings_stay_until_the_cell_is_run_again() -> None:
     old = [Entry("two.fedavg", "full", 0, "done", 3, "then", "", 1.0, {})]
     new = [Entry("two.fedavg", "full", 1, "done", 3, "now", "", 1.0, {})]
-    assert results.joined(old, new, [("two.fedavg", "now")]) == new
-    again = [new[0]._replace(seconds=9.0)]
-    assert results.joined(new, again, [("two.fedavg", "now")]) == again
+    assert results.joined(old, new, [("two.fedavg", "now")]) == new + old
+    again = [new[0]._replace(seed=0)]
+    assert results.joined(old, again, [("two.fedavg", "now")]) == again
+
+
+def test_showing_takes_nothing_away(call: Call) -> None:
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1")
+    call(*only)
+    shutil.rmtree("runs")
+    before = Path("results/tiny.csv").read_bytes()
+    Path("tiny.toml").write_text(TINY.replace("lr = 0.05", "lr = 0.01"), encoding="utf-8")
+    assert "Nothing of it is in" in call(*only, "--show")[1], "the result is of other settings"
+    assert Path("results/tiny.csv").read_bytes() == before
+    Path("tiny.toml").write_text(TINY, encoding="utf-8")
+    assert "0 runs are missing" in call(*only, "--plan")[1]
+
+
+def test_what_is_asked_for_later_is_missing(call: Call) -> None:
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1")
+    call(*only)
+    more = TINY.replace('metric = "global.accuracy"\nreduce = "first"', 'metric = "global.macro_f1"')
+    Path("tiny.toml").write_text(more, encoding="utf-8")
+    assert "0 runs are missing" in call(*only, "--plan")[1], "the run is here and has it"
+    shutil.rmtree("runs")
+    (kept,) = results.read("tiny", Path("results"))
+    assert not results.is_whole(load.load("tiny.toml"), kept)
+    page = "\n".join(document._recipe(load.load("tiny.toml"), [kept], []))
+    assert "Not known of 1 run: what this page asks for since." in page
+    assert "1 run is missing" in call(*only, "--plan")[1]
+    call(*only)
+    (made,) = results.read("tiny", Path("results"))
+    assert made.values["global.macro_f1.mean10"] > 0
+
+
+def test_a_metric_that_no_run_has_is_told(call: Call) -> None:
+    Path("tiny.toml").write_text(TINY.replace('"global.accuracy"\nreduce = "first"', '"global.acuracy"'))
+    only = ("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1")
+    assert "No run has measured 'global.acuracy' (first round)." in call(*only)[1]
+
+
+def test_results_that_cannot_be_written_are_known_before_anything_is_run(call: Call) -> None:
+    Path("results").write_text("a file", encoding="utf-8")
+    exit_code, said = call(
+        "reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--workers", "1"
+    )
+    assert exit_code != 0
+    assert "Choose another folder with --results." in " ".join(said.split())
+    assert not Path("runs").exists()
 
 
 # Code and cost
@@ -698,7 +743,7 @@ def test_other_code_is_noted_and_redone_on_demand(call: Call, monkeypatch: pytes
     call(*only)
     monkeypatch.setattr(code, "version", lambda config, study=False: "9.9+other")
     assert "0 runs are missing" in call(*only)[1]
-    assert "1 runs are missing" in call(*only, "--fresh")[1]
+    assert "1 run is missing" in call(*only, "--fresh")[1]
     assert results.read("tiny", Path("results"))[0].code == "9.9+other"
     assert place_of("two.fedavg", scale="quick").with_name("0.old0").is_dir()
 
@@ -712,6 +757,8 @@ def test_a_diverged_cell_is_a_result(call: Call) -> None:
     assert exit_code == 0, said
     assert results.read("tiny", Path("results"))[0].status == "diverged"
     assert "diverged (1 of 1)" in said
+    other = ("reproduce", "tiny.toml", "--cells", "two.fedlc", "--seeds", "0", "--workers", "1")
+    assert "found diverged with seed 0" in call(*other)[1]
     assert (
         "0 runs are missing"
         in call("reproduce", "tiny.toml", "--cells", "two.fedavg", "--seeds", "0", "--plan")[1]
@@ -724,7 +771,7 @@ def test_other_settings_are_another_run(call: Call) -> None:
     (before,) = results.read("tiny", Path("results"))
     Path("tiny.toml").write_text(TINY.replace("lr = 0.05", "lr = 0.0001"), encoding="utf-8")
     assert charts(load.load("tiny.toml"), Path("results")) == [], "what was drawn is of other settings"
-    assert "1 runs are missing" in call(*only)[1]
+    assert "1 run is missing" in call(*only)[1]
     (after,) = results.read("tiny", Path("results"))
     assert before.values["global.accuracy.last"] > after.values["global.accuracy.last"] + 0.05
     assert details.read("tiny", Path("results"))["two.fedavg"]["config"] == after.config
@@ -758,7 +805,7 @@ def test_cells_may_be_of_any_of_the_recipes(call: Call) -> None:
     words = ("reproduce", "tiny.toml", "other.toml", "--seeds", "0", "--plan", "--cells")
     exit_code, said = call(*words, "ten.fedavg,two.fedlc")
     assert exit_code == 0, said
-    assert said.count("1 runs are missing") == 2
+    assert said.count("1 run is missing") == 2
     assert "no cell matches 'six.*'" in call(*words, "ten.*,six.*")[1]
 
 
@@ -823,6 +870,7 @@ def test_common_runs_are_one_job(tmp_path: Path) -> None:
         (("nobody-table-9",), "unknown recipe"),
         (("tiny.toml", "--cells", "three.*"), "no cell matches"),
         (("tiny.toml", "--seeds", "x"), "--seeds"),
+        (("tiny.toml", "--pdf"), "--pdf goes with --figures"),
     ],
 )
 def test_wrong_words(call: Call, words: tuple[str, ...], message: str) -> None:
@@ -845,6 +893,23 @@ def test_wrong_words(call: Call, words: tuple[str, ...], message: str) -> None:
         ('less = ["fedavg"]', "less = []", "compared with nothing"),
         ("[quick]", "[quack]", "quack"),
         ('name = "four"', 'name = "two"', "occurs twice"),
+        ('["census", "clients"]', '["faces"]', "unknown detail: faces"),
+        (
+            'options = { score = "accuracy" }',
+            'options = { score = "accuracy", row = [] }',
+            "option of a picture",
+        ),
+        (
+            'name = "two"',
+            'name = "two"\nstudy.observed = 3',
+            r"study of two\.fedavg needs a name; choices: classes",
+        ),
+        (
+            'name = "two"',
+            'name = "two"\nstudy.name = "class"',
+            "unknown name of the study of two.fedavg: class",
+        ),
+        ('name = "two"', 'name = "two"\nstudy.name = "classes"', "needs the option observed"),
     ],
 )
 def test_a_broken_recipe_says_what_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -911,7 +976,7 @@ def test_figures_from_results(call: Call, tmp_path: Path) -> None:
     recipe = load.load("tiny.toml")
     found = {chart.title.rpartition(": ")[2]: chart for chart in charts(recipe, Path("results"))}
     assert set(found) == {"curves", "bars", "lines", "bubbles", "classes"}
-    assert [panel.title for panel in found["curves"].panels] == ["two", "four"]
+    assert [panel.title for panel in found["curves"].panels] == ["two (1 seed)", "four (1 seed)"]
     assert found["curves"].panels[0].series[0].x == [1, 2, 3]
     assert found["lines"].panels[0].series[1].x == [2.0, 4.0]
     assert [panel.title for panel in found["bubbles"].panels] == ["two", "four"]  # data, not methods
@@ -940,8 +1005,8 @@ def test_a_figure_does_not_compare_full_with_quick_runs(tmp_path: Path) -> None:
 
     bars = drawn(some)["bars"].panels[0].series
     assert [one.x for one in bars] == [["two", "four (quick)"]] * 2
-    assert [one.written for one in bars] == [["50.0", "30.0"], ["60.0", "30.0"]]
-    assert [panel.title for panel in drawn(some)["lines"].panels] == ["(quick)"]
+    assert [one.written for one in bars] == [["50.0*", "30.0*"], ["60.0*", "30.0*"]]
+    assert [panel.title for panel in drawn(some)["lines"].panels] == ["(1 seed; quick)"]
     assert [one.y for one in drawn(some)["lines"].panels[0].series] == [[30.0, 30.0]] * 2
     all_full = drawn([*some, *entries({"four.fedlc": [0.8]})])
     assert [one.y for one in all_full["lines"].panels[0].series] == [[50.0, 70.0], [60.0, 80.0]]
@@ -958,8 +1023,8 @@ def test_rows_stand_in_the_sweep_they_are_named_for(tmp_path: Path) -> None:
     lines, bars = made["lines"], made["bars"]
     assert lines
     assert [(one.title, one.series[0].x) for one in lines.panels] == [
-        ("big", [1, 5]),
-        ("small", [1, 5]),
+        ("big (1 seed)", [1, 5]),
+        ("small (1 seed)", [1, 5]),
     ]
     assert bars
     assert [one.x for one in bars.panels[0].series] == [["small-1", "small-5"]] * 2, "only these rows"
@@ -1028,9 +1093,9 @@ def test_curves_say_which_of_them_are_quick(tmp_path: Path) -> None:
         assert drawn is not None
         return drawn.panels[0].title
 
-    assert title(fedavg="full", fedlc="full") == "two"
-    assert title(fedavg="quick", fedlc="quick") == "two (quick)"
-    assert title(fedavg="full", fedlc="quick") == "two (quick: FedLC)"
+    assert title(fedavg="full", fedlc="full") == "two (1 seed)"
+    assert title(fedavg="quick", fedlc="quick") == "two (1 seed; quick)"
+    assert title(fedavg="full", fedlc="quick") == "two (1 seed; quick: FedLC)"
 
 
 def test_bars_stand_over_their_own_row() -> None:
@@ -1051,7 +1116,8 @@ def test_panels_go_on_in_the_next_row(tmp_path: Path) -> None:
     panel = Panel("", "x", "y", (Series("a", [0, 1], [1.0, 2.0]),))
     both = panel._replace(series=(*panel.series, Series("b", [0, 1], [5.0, None], second=True)), right="z")
     many = Chart("four", (panel, both, panel, panel))
-    assert (Chart("one", (panel,)).grid, many.grid) == ((1, 1), (2, 3))
+    shapes = {count: Chart("", (panel,) * count).grid for count in (1, 3, 4, 5, 6)}
+    assert shapes == {1: (1, 1), 3: (1, 3), 4: (2, 2), 5: (2, 3), 6: (2, 3)}
     layout = plotly(many).to_dict()["layout"]
     titles = [axis["title"]["text"] for name, axis in layout.items() if name.startswith("yaxis")]
     assert sorted(titles) == ["y", "y", "y", "y", "z"]
@@ -1148,6 +1214,9 @@ def test_one_epoch_from_a_common_model(call: Call) -> None:
         name: json.loads((place_of(f"after.{name}") / "study.json").read_text())
         for name in ("fedavg", "fedlc")
     }
+    Path("tiny.toml").write_text(text.replace("rounds = 3", "rounds = 4"), encoding="utf-8")
+    assert "3 runs are missing" in call(*only, "after.*", "--plan")[1], "it begins with another model"
+    Path("tiny.toml").write_text(text, encoding="utf-8")
     start = {name: one["records"][0]["start.accuracy"] for name, one in told.items()}
     assert start["fedavg"] == start["fedlc"]
     assert told["fedavg"]["records"][0]["local.missing"] < told["fedlc"]["records"][0]["local.missing"]

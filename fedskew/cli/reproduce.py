@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from enum import StrEnum
@@ -14,7 +15,7 @@ from fedskew.cli.main import app
 from fedskew.cli.run import seeds_of
 from fedskew.cli.screen import Progress, console, table
 from fedskew.cli.training import terminated_is_interrupted
-from fedskew.errors import ConfigError, DivergedError, FedskewError
+from fedskew.errors import ConfigError, FedskewError
 
 if TYPE_CHECKING:
     from fedskew.parallel import News
@@ -110,10 +111,13 @@ def reproduce(
 
     if plan and show:
         raise ConfigError("--plan tells what is missing, --show what is there: choose one of them.")
+    if pdf and figures is None:
+        raise ConfigError("--pdf goes with --figures FOLDER, which says where the figures are to be.")
     room = Room(out, results, workers, time.monotonic() + 60 * (1e9 if minutes is None else minutes))
     patterns = [pattern for given in cells or () for pattern in given.split(",")]
     failed: list[FedskewError] = []
-    chosen = [load.load(name) for name in (load.names() if recipe == ["all"] else recipe)]
+    names = [name for given in recipe for name in (load.names() if given == "all" else [given])]
+    chosen = [load.load(name) for name in dict.fromkeys(names)]
     check([cell for one in chosen for cell in every(one)], patterns)
     for one in chosen:
         wanted = seeds_of(seeds, one.seeds)
@@ -122,15 +126,14 @@ def reproduce(
             from fedskew.reproduce.results import read
 
             jobs = work.jobs(select(every(one, scale.value), patterns, tier), wanted, out)
-            due = work.missing(jobs, read(one.name, results), fresh)
+            due = work.missing(one, jobs, read(one.name, results), fresh)
             failed += _work(one, work.with_starts(due, out), room, wanted, plan)
         if not plan:
             _report(one, room, wanted)
         if figures is not None:
             _draw(one, results, figures, pdf)
     for error in failed:
-        if not isinstance(error, DivergedError):  # which is a result
-            raise error
+        raise error
 
 
 def _work(
@@ -146,7 +149,8 @@ def _work(
     count = room.workers or cores()
     hours = plan.seconds / 3600 / count
     console.print(
-        f"{recipe.name}: {len(jobs)} runs are missing, about {hours:.1f} hours with {count} workers"
+        f"{recipe.name}: {len(jobs)} run{'s are' if len(jobs) != 1 else ' is'} missing, "
+        f"about {hours:.1f} hours with {count} worker{'s' * (count != 1)}"
         + (f" for the {len(plan.tasks)} that can be made here." if plan.refused else ".")
     )
     for error in {str(error) for _, error in plan.refused}:
@@ -160,9 +164,11 @@ def _work(
 def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[int]) -> list[FedskewError]:
     from fedskew.reproduce import perform, work
     from fedskew.reproduce.keep import keep_everywhere
+    from fedskew.reproduce.results import writable
 
-    failed: list[FedskewError] = []
+    failed: list[tuple[Job, FedskewError]] = []
     jobs = [task.job for task in tasks]
+    writable(room.results)
     for job in jobs:
         if work.is_at_its_end(job):
             work.set_aside(job)
@@ -173,11 +179,11 @@ def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[
         def tell(news: News) -> None:
             job = by_place[news.place].job
             if news.error:
-                failed.append(news.error)
+                failed.append((job, news.error))
                 console.print(f"failed: {job.cell.name}: {news.place}: {news.error}", markup=False)
             else:
                 progress.advance(f"{job.cell.name} seed {job.seed}", by_place[news.place].round)
-            if news.done == news.rounds:
+            if news.done == news.rounds and work.is_at_its_end(job):
                 keep_everywhere(job.cell, recipe, room.out, room.results, seeds)
 
         try:
@@ -188,7 +194,7 @@ def _perform(recipe: Recipe, tasks: Sequence[Task], room: Room, seeds: Sequence[
             raise typer.Exit(130) from None
     if time.monotonic() >= room.deadline:
         console.print(f"\nThe time is up; {_SAVED}")
-    return failed
+    return [error for job, error in failed if not work.is_at_its_end(job)]  # one that diverged is a result
 
 
 def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
@@ -202,6 +208,10 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
         _table(recipe, entries, score)
     off = f"a ! an accuracy more than {BAND:g} points from the published one"
     none = f"Nothing of it is in {room.results} or {room.out}."
+    done = [entry for entry in entries if entry.status == "done"]
+    for wanted in recipe.scores.values():
+        if done and all(math.isnan(entry.values.get(wanted.key, math.nan)) for entry in done):
+            console.print(f"No run has measured {wanted.metric!r} ({wanted.label}).", markup=False)
     console.print(f"A * marks fewer than three seeds, {off}." if entries else none)
     for ranking in contest.rankings(recipe, entries):
         console.print(contest.sentence(recipe, ranking), markup=False)

@@ -1,9 +1,15 @@
 """What the losses of a padded batch share: the mean over its live samples, and checks with a remedy."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedskew.errors import ConfigError, unknown
+
+Numbers = Tensor | NDArray[Any] | Sequence[float]
 
 
 def live_mean(values: Tensor, live: Tensor | None) -> Tensor:
@@ -14,12 +20,20 @@ def live_mean(values: Tensor, live: Tensor | None) -> Tensor:
     return torch.where(real, values, 0).sum() / real.sum().clamp(min=1)
 
 
-def indices(labels: Tensor, rows: Tensor) -> Tensor:
+def indices(labels: Numbers, rows: Tensor) -> Tensor:
     """Labels of any whole type as an index; ValueError unless there is one for each of the rows."""
+    labels = torch.as_tensor(labels, device=rows.device)
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise ValueError(f"labels are {labels.dtype}: give the numbers of the classes as integers.")
     check_shape("labels", labels, rows.shape[:1])
     return labels.long()
+
+
+def by_class(counts: Numbers, logits: Tensor) -> Tensor:
+    """A client's examples by class; ValueError unless there is a number for each class of the logits."""
+    counts = torch.as_tensor(counts, device=logits.device)
+    check_shape("counts", counts, logits.shape[-1:])
+    return counts
 
 
 def live_labels(labels: Tensor, live: Tensor | None) -> Tensor:

@@ -6,7 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedskew.losses.batch import check_choice, check_labels, check_shape, indices, is_class, live_mean
+from fedskew.losses.batch import (
+    Numbers,
+    by_class,
+    check_choice,
+    check_labels,
+    check_shape,
+    indices,
+    is_class,
+    live_mean,
+)
 
 Head = Literal["sigmoid", "softmax2"]
 Discrimination = Literal["bce", "printed"]
@@ -15,8 +24,8 @@ Fooling = Literal["printed", "nonsaturating"]
 
 def fedabc(
     logits: Tensor,
-    labels: Tensor,
-    counts: Tensor,
+    labels: Numbers,
+    counts: Numbers,
     *,
     mp: float | Tensor = 0.75,
     mn: float | Tensor = 0.25,
@@ -32,7 +41,7 @@ def fedabc(
     Thresholds are numbers or [C]; `sigma=0, drop=False` is the plain binary cross-entropy of Eq. 3.
     """
     labels = indices(labels, logits)
-    check_shape("counts", counts, logits.shape[-1:])
+    counts = by_class(counts, logits)
     if validate:
         check_labels(labels, counts, live)
     positive = is_class(labels, logits.shape[-1])
@@ -72,7 +81,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, *, live: Tensor | None
 
 def one_vs_all(
     logits: Tensor,
-    labels: Tensor,
+    labels: Numbers,
     classes: Tensor,
     *,
     owned: Tensor | None = None,

@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedskew.losses.batch import (
+    Numbers,
     at_label,
+    by_class,
     check_choice,
     check_labels,
-    check_shape,
     indices,
     is_class,
     live_mean,
@@ -24,7 +25,7 @@ Restriction = Literal["hard", "soft"]
 _NO_LABEL = torch.iinfo(torch.int64).min  # torch would leave out samples with label -100
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, *, live: Tensor | None = None) -> Tensor:
+def cross_entropy(logits: Tensor, labels: Numbers, *, live: Tensor | None = None) -> Tensor:
     """Mean softmax cross-entropy over the live samples."""
     labels = indices(labels, logits)
     if live is None and len(labels):  # the same in one operation
@@ -33,7 +34,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, live: Tensor | None = None)
 
 
 def fedlc_margins(
-    counts: Tensor,
+    counts: Numbers,
     tau: float = 1.0,
     margin: Margin = "quarter",
     missing: Missing = "mask",
@@ -57,8 +58,8 @@ def fedlc_margins(
 
 def fedlc(
     logits: Tensor,
-    labels: Tensor,
-    counts: Tensor,
+    labels: Numbers,
+    counts: Numbers,
     *,
     tau: float = 1.0,
     margin: Margin = "quarter",
@@ -74,7 +75,7 @@ def fedlc(
     """
     check_choice("denominator", denominator, get_args(Denominator))
     labels = indices(labels, logits)
-    check_shape("counts", counts, logits.shape[-1:])
+    counts = by_class(counts, logits)
     if validate:
         check_labels(labels, counts, live)
     margins = fedlc_margins(counts.to(logits.dtype), tau, margin, missing, eps)
@@ -94,8 +95,8 @@ def fedlc(
 
 def masked_softmax(
     logits: Tensor,
-    labels: Tensor,
-    counts: Tensor,
+    labels: Numbers,
+    counts: Numbers,
     *,
     live: Tensor | None = None,
     validate: bool = True,
@@ -106,8 +107,8 @@ def masked_softmax(
 
 def balanced_softmax(
     logits: Tensor,
-    labels: Tensor,
-    counts: Tensor,
+    labels: Numbers,
+    counts: Numbers,
     *,
     gamma: float = 1.0,
     live: Tensor | None = None,
@@ -117,7 +118,7 @@ def balanced_softmax(
     return fedlc(logits, labels, counts, tau=gamma, margin="log_prior", live=live, validate=validate)
 
 
-def restriction(counts: Tensor, alpha: float = 0.5, mode: Restriction = "hard") -> Tensor:
+def restriction(counts: Numbers, alpha: float = 0.5, mode: Restriction = "hard") -> Tensor:
     """The factor of each class's logit in FedRS: 1 for a class the client has, alpha for a missing one.
 
     "soft" is the released code's alpha + (1 - alpha) n / max n.
@@ -131,8 +132,8 @@ def restriction(counts: Tensor, alpha: float = 0.5, mode: Restriction = "hard") 
 
 def restricted_softmax(
     logits: Tensor,
-    labels: Tensor,
-    counts: Tensor,
+    labels: Numbers,
+    counts: Numbers,
     *,
     alpha: float = 0.5,
     mode: Restriction = "hard",
@@ -144,11 +145,12 @@ def restricted_softmax(
     Training only: prediction uses the logits as they are.
     """
     labels = indices(labels, logits)
-    check_shape("counts", counts, logits.shape[-1:])
+    counts = by_class(counts, logits)
     if validate:
         check_labels(labels, counts, live)
     return cross_entropy(logits * restriction(counts.to(logits.dtype), alpha, mode), labels, live=live)
 
 
-def _floating(counts: Tensor) -> Tensor:
+def _floating(counts: Numbers) -> Tensor:
+    counts = torch.as_tensor(counts)
     return counts if counts.is_floating_point() else counts.double()

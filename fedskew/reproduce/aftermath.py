@@ -33,10 +33,7 @@ class Finding(NamedTuple):
 def one_epoch(cell: Cell, config: Config, place: Path) -> Iterator[Finding]:
     """Every client trains the same finished model once, with this cell's method, and they are averaged."""
     begun = start(cell)
-    if begun is None:
-        raise ConfigError(
-            f"recipe {cell.recipe}, row {cell.row}: say which recipe and cell the study begins with."
-        )
+    assert begun is not None, "the recipe was checked"
     common = _model(folder(begun, config.seeds[0], place.parents[2]))
     with build.experiment(config).session(config.seeds[0]) as session:
         algorithm = session.feed.algorithm

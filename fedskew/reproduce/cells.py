@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedskew.config import Config, parse
-from fedskew.errors import ConfigError
+from fedskew.errors import ConfigError, unknown
 from fedskew.reproduce import load
 from fedskew.reproduce.recipe import SCALES, Column, Recipe, Row, Scale, Settings
 
@@ -43,12 +43,14 @@ class Cell(NamedTuple):
 
 def cells(recipe: Recipe, scale: Scale = "full") -> list[Cell]:
     """Every cell, row by row."""
-    return [
-        _cell(recipe, row, column, scale)
-        for row in recipe.rows
-        for column in recipe.columns
-        if not row.columns or column.name in row.columns
-    ]
+    return [_cell(recipe, row, column, scale) for row, column in _pairs(recipe)]
+
+
+def _pairs(recipe: Recipe) -> Iterator[tuple[Row, Column]]:
+    for row in recipe.rows:
+        for column in recipe.columns:
+            if not row.columns or column.name in row.columns:
+                yield row, column
 
 
 def check(found: Iterable[Cell], patterns: Sequence[str]) -> None:
@@ -68,11 +70,20 @@ def select(found: Sequence[Cell], patterns: Sequence[str] = (), tier: int | None
 
 def start(study: Cell) -> Cell | None:
     """The cell whose finished run a study begins with, if it does."""
-    if not {"recipe", "cell"} <= study.study.keys():
+    return _start(study.study, study.scale)
+
+
+def _start(study: Settings, scale: Scale) -> Cell | None:
+    if not {"recipe", "cell"} <= study.keys():
         return None
-    begun, name = cells(load.load(study.study["recipe"]), study.scale), study.study["cell"]
-    check(begun, [name])
-    return select(begun, [name])[0]
+    begun, name = load.load(study["recipe"]), study["cell"]
+    for row, column in _pairs(begun):
+        if f"{row.name}.{column.name}" == name:
+            if row.study:
+                raise ConfigError(f"a study begins with a run, and {begun.name} {name} is a study itself.")
+            return _cell(begun, row, column, scale)
+    known = [f"{row.name}.{column.name}" for row, column in _pairs(begun)]
+    raise ConfigError(unknown(f"cell of recipe {begun.name}", name, known))
 
 
 def folder(cell: Cell, seed: int, runs: Path) -> Path:
@@ -108,8 +119,9 @@ def _cell(recipe: Recipe, row: Row, column: Column, scale: Scale) -> Cell:
 
 def _digest(settings: Settings, study: Settings, scale: Scale, per_seed: Sequence[str]) -> str:
     table = {key: value for key, value in settings.items() if key != "engine"}
-    begun = [study, scale] if study else study  # it may begin with a run of its scale
-    text = json.dumps([table, begun, per_seed], sort_keys=True)
+    begun = _start(study, scale)
+    own = [study, scale, *([begun.digest] if begun else [])] if study else study
+    text = json.dumps([table, own, per_seed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -66,13 +67,20 @@ class Chart(NamedTuple):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of panels."""
-        columns = min(len(self.panels), _BESIDE)
-        return -(-len(self.panels) // columns), columns
+        panels = len(self.panels)
+        pairs = panels > _BESIDE and panels % 2 == 0 and panels % _BESIDE
+        columns = 2 if pairs else min(panels, _BESIDE)
+        return -(-panels // columns), columns
 
     @property
     def colours(self) -> str:
         """What the colours of its matrices stand for."""
         return next((panel.right for panel in self.panels if panel.heat), "")
+
+    @property
+    def below(self) -> bool:
+        """Whether its legend is short enough to stand below, where a phone has room for it."""
+        return 1 < len(self.names) <= _SHORT
 
     @property
     def names(self) -> list[str]:
@@ -81,6 +89,7 @@ class Chart(NamedTuple):
 
 
 _BESIDE = 3  # panels in a row
+_SHORT, _LEGEND = 6, 70  # names in a legend below the panels, and its pixels on a phone
 _BAR = 22  # pixels for a bar whose number can be read
 _LYING = 12  # bars on which a number can lie
 _HEIGHT, _BETWEEN = 250, 100  # pixels of a panel and of what is written under and over it
@@ -89,18 +98,26 @@ _WIDE = (
 )
 
 
-def page(charts: Sequence[Chart], path: Path) -> None:
+_HEAD = (
+    '<!doctype html><html lang="en"><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    '<title>{title}</title><body style="font-family:sans-serif"><h1 style="font-size:1.3rem">{title}</h1>'
+)
+
+
+def page(title: str, charts: Sequence[Chart], path: Path) -> None:
     """All charts on one page that opens from disk."""
     import plotly.io as pio
 
     parts = [
         _WIDE.format(
-            width=max(280, *(_BAR * panel.written for panel in chart.panels)) * chart.grid[1] + 180,
+            width=max(280, *(_BAR * panel.written for panel in chart.panels)) * chart.grid[1]
+            + (80 if chart.below else 180),
             figure=pio.to_html(plotly(chart), full_html=False, include_plotlyjs=number == 0),
         )
         for number, chart in enumerate(charts)
     ]
-    head = '<!doctype html><meta charset="utf-8"><title>fedskew</title><body style="font-family:sans-serif">'
+    head = _HEAD.format(title=escape(title))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([head, *parts]), encoding="utf-8")
@@ -145,7 +162,11 @@ def plotly(chart: Chart) -> Any:
         title=chart.title, template="plotly_white", barmode="group", showlegend=len(names) > 1
     )
     figure.update_layout(coloraxis={"colorscale": "Viridis", "colorbar": {"title": chart.colours}})
-    figure.update_layout(height=height + 190, margin={"t": 110, "b": 80, "l": 70})
+    if chart.below:
+        where = {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
+        figure.update_layout(legend={"orientation": "h", **where})
+        height += _LEGEND
+    figure.update_layout(height=height + 190, margin={"t": 110, "b": 80 + _LEGEND * chart.below, "l": 70})
     return figure
 
 

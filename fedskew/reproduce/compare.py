@@ -28,9 +28,9 @@ class Line(NamedTuple):
         """As published."""
         if self.published is None:
             return "-"
-        mean, std, doubtful = self.published
-        spread = "" if std is None else f" ± {std:g}"
-        return f"{mean:g}{spread}{'?' * doubtful}"
+        mean, std, doubtful, digits = self.published
+        spread = "" if std is None else f" ± {std:.{digits}f}"
+        return f"{mean:.{digits}f}{spread}{'?' * doubtful}"
 
     @property
     def found(self) -> str:
@@ -48,7 +48,7 @@ class Line(NamedTuple):
         if self.ours is None or self.published is None or self.published.doubtful or self.diverged:
             return "-"
         found = self.ours.mean - self.published.mean
-        return f"{found:+.{self.score.digits}f}{' !' * (abs(found) > self.score.band)}"
+        return f"{found:+z.{self.score.digits}f}{' !' * (abs(found) > self.score.band)}"
 
     @property
     def few(self) -> bool:
@@ -102,8 +102,11 @@ def _with(plain: Line, entries: Sequence[Entry], scale: Scale) -> Line:
 
 def words(contrast: Contrast) -> str:
     """What a comparison has found: the mean difference (or value), its interval, and in which seeds as claimed."""
+    if any(map(math.isnan, contrast.differences)):
+        lost = [str(s) for s, d in zip(contrast.seeds, contrast.differences, strict=True) if math.isnan(d)]
+        return f"diverged with seed {', '.join(lost)}{' (quick)' * (contrast.scale == 'quick')}"
     found, bound = contrast.found, contrast.bound
-    form = f"{'' if bound else '+'}.{contrast.digits}f"
+    form = f"{'' if bound else '+'}z.{contrast.digits}f"
     mean, *ends = (bound.value(x) if bound else x for x in (found.mean, found.low, found.high))
     text = f"{mean:{form}}"
     if math.isfinite(found.low):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.config import parse
-from fedskew.errors import DataError, unknown
+from fedskew.errors import DataError
 from fedskew.naming import CENSUS
 from fedskew.reproduce import collect, results
 from fedskew.reproduce.cells import Cell
@@ -45,12 +45,7 @@ def update(recipe: Recipe, cell: Cell, place: Path, folder: Path) -> None:
 def gather(wanted: Sequence[str], place: Path) -> Record:
     """The details of these names of a finished run."""
     known = {"census": census, "clients": clients, "components": components, "f1": f1, "map": client_map}
-    out: Record = {}
-    for name in wanted:
-        if name not in known:
-            raise DataError(unknown("detail", name, known))
-        out[name] = known[name](place)
-    return out
+    return {name: known[name](place) for name in wanted}
 
 
 def census(place: Path) -> Record:

@@ -32,9 +32,9 @@ refuted if all are beyond it on one side, or the interval is.
 A claim of many comparisons is confirmed if all that were tested are, and refuted if one is; *so far* stands behind a
 verdict while comparisons or seeds are missing (three are wanted, or as many as the recipe has). With fewer than six
 seeds nothing is called significant.
-*By seed* stands the sign of every seed's difference, also where it may be a little below zero; where a value is claimed
-to be above or below a number, + is that side. Where one side of a comparison has quick runs only, quick runs of both
-are compared, and *quick* stands beside what was found.
+*By seed* stands the sign of every seed's difference, also where a claim allows it to be a little below zero; where a
+value is claimed to be above or below a number, + is that side. Where one side of a comparison has quick runs only,
+quick runs of both are compared, and *quick* stands beside what was found.
 *Ours* is the mean over seeds ± their standard deviation, of the last ten rounds or of those that the paper takes; where
 that is more than one, the *last round* stands beside it, or in brackets where a table has a column for each method.
 *Quick* runs have fewer rounds than the paper's; clients, skew, participation, local epochs and losses are the same.
@@ -70,17 +70,17 @@ def _by_paper(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
         mine = [pair for pair in judged if pair[0].paper == paper and not pair[1].claim.ours]
         cells = [_links([pair for pair in mine if pair[1].verdict == word]) for word in verdicts]
         yield f"| {paper} | {' | '.join(cells)} |"
-    yield "\nWhat has a \\* may change with more seeds or comparisons; what has a ° rests on far fewer rounds than the"
-    yield "paper's; what has a † was tested on other data than the paper's. A claim that a paper makes of several"
-    yield "datasets can stand in two columns."
+    yield "\nWhat has a \\* may change with more seeds or comparisons; what has a ° rests on fewer rounds or a smaller"
+    yield "network than the paper's; what has a † was tested on other data than the paper's. A claim of several"
+    yield "sentences or datasets can stand in two columns."
 
 
 def _links(judged: Sequence[tuple[Recipe, Judgement]]) -> str:
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str, str], str] = {}
     for recipe, one in judged:
         marks = "*" * (bool(one.tested) and not one.is_final) + "°" * one.is_short
         marks += "†" * (bool(one.tested) and one.claim.other)
-        found.setdefault((one.claim.id, marks), f"[{one.claim.id}](#{recipe.name}){marks}")
+        found.setdefault((one.claim.id, marks, one.lacks), f"[{one.claim.id}](#{recipe.name}){marks}")
     return ", ".join(found[key] for key in sorted(found)) or "-"
 
 
@@ -114,12 +114,12 @@ def _recipe(recipe: Recipe, entries: Sequence[Entry], judged: Sequence[Judgement
     yield f'<a id="{recipe.name}"></a>\n\n## {recipe.paper}, {recipe.where}: {recipe.title}\n'
     names = {cell.name for cell in cells(recipe)}
     run = {entry.cell for entry in entries}
-    yield f"`fedskew reproduce {recipe.name}`: {len(run)} of {len(names)} cells have been run.\n"
+    yield f"`fedskew reproduce {recipe.name}`: {len(run)} of {len(names)} cells {_has(len(run))} been run.\n"
     yield from (f"- {note}" for note in recipe.notes)
     if entries:
         for score in recipe.tables:
             yield from table(recipe, entries, score)
-        yield from _provenance(entries)
+        yield from _provenance(recipe, entries)
         yield from _contests(recipe, entries)
     for one in judged:
         yield from _judgement(one)
@@ -133,18 +133,34 @@ def _contests(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
         yield from (f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
 
 
-def _provenance(entries: Sequence[Entry]) -> Iterator[str]:
+def _has(number: int) -> str:
+    return "has" if number == 1 else "have"
+
+
+def _provenance(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
     makers = {part for entry in entries for part in entry.code.split(",")}
     quick, hours = (
         sum(entry.scale == "quick" for entry in entries),
         sum(entry.seconds for entry in entries) / 3600,
+    )
+    lacks = (
+        f"; the others: {recipe.lacks}"
+        if recipe.lacks and quick
+        else f"; {recipe.lacks}" * bool(recipe.lacks)
     )
     by = (
         f"code {min(makers)}"
         if len(makers) == 1
         else f"by {len(makers)} versions of the code, which the CSV names"
     )
-    yield f"\n{len(entries)} run{'s' * (len(entries) > 1)} ({quick} quick), {hours:.1f} hours by the clock, {by}."
+    yield f"\n{_runs(len(entries))} ({quick} quick{lacks}), {hours:.1f} hours by the clock, {by}."
+    earlier = sum(not results.is_whole(recipe, entry) for entry in entries)
+    if earlier:
+        yield f"Not known of {_runs(earlier)}: what this page asks for since."
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'s' * (number != 1)}"
 
 
 def _judgement(one: Judgement) -> Iterator[str]:

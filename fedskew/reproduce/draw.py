@@ -16,7 +16,7 @@ def draw(recipe: Recipe, results: Path, folder: Path, pdf: bool) -> Iterator[Pat
     if not found:
         return
     page = folder / f"{recipe.name}.html"
-    chart.page(found, page)
+    chart.page(f"{recipe.paper}, {recipe.where}: {recipe.title}", found, page)
     yield page
     for number, one in enumerate(found, 1):
         if pdf:

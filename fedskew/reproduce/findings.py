@@ -48,7 +48,7 @@ class Numbers:
         both = ours.keys() & theirs.keys()
         if not both or first.scale != second.scale:
             raise _NotRunError
-        return f"{fmean(ours[seed] - theirs[seed] for seed in both):+.{first.score.digits}f}"
+        return f"{fmean(ours[seed] - theirs[seed] for seed in both):+z.{first.score.digits}f}"
 
     def seeds(self, cell: str) -> str:
         """How many the cell has, in words."""

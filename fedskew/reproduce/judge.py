@@ -102,7 +102,7 @@ class Judgement(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether it rests on fewer rounds than the paper's."""
+        """Whether it rests on fewer rounds, or a smaller network, than the paper's."""
         return bool(self.tested) and (bool(self.lacks) or any(c.scale == "quick" for c in self.tested))
 
     @property
@@ -226,7 +226,7 @@ class _Table:
         if one.less_score:
             said = [name + what for name, what in zip(said, score, strict=True)]
         label = f"{row.label or row.name}: {' over '.join(said)}"
-        label += score[0] if one.score and not one.less_score else ""
+        label += score[0] if len(self.recipe.tables) > 1 and not one.less_score else ""
         if one.against:
             against = self.rows[one.against]
             label += f", against {against.label or against.name}"

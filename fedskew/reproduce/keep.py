@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedskew.reproduce import collect, curves, details, load, results
@@ -11,14 +11,13 @@ from fedskew.reproduce.recipe import SCALES, Recipe
 from fedskew.reproduce.results import Entry
 
 
-def kept(recipe: Recipe, into: Path, new: Sequence[Entry] = ()) -> list[Entry]:
-    """What is there of the recipe's present settings, and what is new."""
-    order = [(cell.name, cell.digest) for cell in _every(recipe)]
-    return results.joined(results.read(recipe.name, into), new, order)
+def kept(recipe: Recipe, into: Path) -> list[Entry]:
+    """What is there of the recipe's present settings."""
+    return _present(recipe, results.joined(results.read(recipe.name, into), (), _order(recipe)))
 
 
 def keep(recipe: Recipe, out: Path, into: Path, seeds: Iterable[int] = ()) -> list[Entry]:
-    """Every finished run of a recipe, and what was kept before of its present settings."""
+    """Every finished run of a recipe, and what was kept before; results of other settings stay in the file."""
     wanted = sorted({*recipe.seeds, *seeds})
     new, lines = [], []
     for cell in _every(recipe):
@@ -29,13 +28,15 @@ def keep(recipe: Recipe, out: Path, into: Path, seeds: Iterable[int] = ()) -> li
                 new.append(found)
                 lines += _lines(recipe, cell, seed, place)
     with results.alone(into):
-        entries = kept(recipe, into, new)
-        if entries:
+        old = results.read(recipe.name, into)
+        entries = results.joined(old, new, _order(recipe))
+        if new:
             curves.update(recipe, into, lines, {entry.key for entry in entries})
-            entries = curves.completed(recipe, entries, curves.read(recipe.name, into))
-            results.write(recipe, into, entries)
             _details(recipe, out, into)
-    return entries
+        entries = curves.completed(recipe, entries, curves.read(recipe.name, into))
+        if entries != old:
+            results.write(recipe, into, entries)
+    return _present(recipe, entries)
 
 
 def keep_everywhere(cell: Cell, recipe: Recipe, out: Path, into: Path, seeds: Iterable[int]) -> None:
@@ -43,6 +44,15 @@ def keep_everywhere(cell: Cell, recipe: Recipe, out: Path, into: Path, seeds: It
     keep(recipe, out, into, seeds)
     for name in sorted(sharing().get(cell.digest, set()) - {recipe.name}):
         keep(load.load(name), out, into)  # fresh seeds are fresh to one recipe only
+
+
+def _order(recipe: Recipe) -> list[tuple[str, str]]:
+    return [(cell.name, cell.digest) for cell in _every(recipe)]
+
+
+def _present(recipe: Recipe, entries: Iterable[Entry]) -> list[Entry]:
+    order = _order(recipe)
+    return [entry for entry in entries if (entry.cell, entry.config) in order]
 
 
 def _every(recipe: Recipe) -> list[Cell]:

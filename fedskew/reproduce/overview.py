@@ -14,9 +14,8 @@ from fedskew.reproduce.recipe import Recipe
 def rows(recipe: Recipe, folder: Path, by_cell: bool) -> list[list[str]]:
     """A line for the recipe, or one for each of its cells."""
     full, quick = cells(recipe), cells(recipe, "quick")
-    done = {
-        (entry.cell, entry.scale, entry.config, entry.seed) for entry in results.read(recipe.name, folder)
-    }
+    whole = [one for one in results.read(recipe.name, folder) if results.is_whole(recipe, one)]
+    done = {(entry.cell, entry.scale, entry.config, entry.seed) for entry in whole}
     if not by_cell:
         what = f"{recipe.paper}, {recipe.where}: {recipe.title}"
         return [[recipe.name, what, *_numbers(recipe, full, quick, done)]]

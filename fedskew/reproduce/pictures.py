@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +45,8 @@ def chart(picture: Picture, found: Material) -> Chart | None:
         panels = KINDS[picture.kind](found, picture.options)
     else:
         panels = sights.panels(picture.kind, found.recipe, found.details, picture.options)
-    return Chart(f"{found.recipe.paper}, {found.recipe.where}: {picture.title}", tuple(panels))
+    lacks = f" ({found.recipe.lacks})" * bool(found.recipe.lacks)
+    return Chart(f"{found.recipe.paper}, {found.recipe.where}: {picture.title}{lacks}", tuple(panels))
 
 
 def _bars(found: Material, options: Options) -> list[Panel]:
@@ -59,9 +60,10 @@ def _bars(found: Material, options: Options) -> list[Panel]:
             spread = [0.0 if math.isnan(line.ours.std) else line.ours.std for line in mine if line.ours]
             spread = spread if any(spread) else []
             y = [line.ours.mean for line in mine if line.ours]
-            written = [f"{value:.{line.score.digits}f}" for value, line in zip(y, mine, strict=True)]
+            written = [line.found.partition(" ")[0] + "*" * line.few for line in mine]
             series.append(Series(_name(column), x, y, "bar", spread, written=written))
-    return [Panel("", "", _axis(found, options), tuple(series))] if series else []
+    few = "* fewer than three seeds" * any("*" in text for one in series for text in one.written)
+    return [Panel("", few, _axis(found, options), tuple(series))] if series else []
 
 
 def _lines(found: Material, options: Options) -> list[Panel]:
@@ -69,17 +71,17 @@ def _lines(found: Material, options: Options) -> list[Panel]:
     known = compare.alike(found.recipe, found.entries, options["score"], _sweep)
     panels = []
     for sweep, scale in dict.fromkeys((_sweep(line.row), _quick(line)) for line in known):
-        series = []
+        series, seeds = [], set()
         for column in found.recipe.columns:
             mine = [line for line in known if _sweep(line.row) == sweep and line.column is column]
-            points = [
-                (x, line.ours.mean) for line in mine if line.ours and (x := _place(line.row)) is not None
-            ]
+            points = [(x, line.ours) for line in mine if line.ours and (x := _place(line.row)) is not None]
             if len(points) > 1:
-                series.append(Series(_name(column), [x for x, _ in points], [y for _, y in points]))
+                series.append(Series(_name(column), [x for x, _ in points], [y.mean for _, y in points]))
+                seeds |= {y.n for _, y in points}
         if series:
             axes = options.get("axis", "alpha"), _axis(found, options)
-            panels.append(Panel((sweep + scale).strip(), *axes, tuple(series)))
+            title = f"{sweep} ({_seeds(seeds)}{'; quick' * bool(scale)})".strip()
+            panels.append(Panel(title, *axes, tuple(series)))
     return panels
 
 
@@ -107,13 +109,14 @@ def _place(row: Row) -> float | None:
 
 def _scores(found: Material, options: Options) -> list[Panel]:
     """All scores of a sweep in one panel."""
-    series = []
+    series, seeds = [], set()
     for name, score in found.recipe.scores.items():
         known = compare.alike(found.recipe, found.entries, name, lambda row: "")
-        points = [(_place(line.row), line.ours.mean) for line in known if line.ours]
+        points = [(_place(line.row), line.ours) for line in known if line.ours]
         if points:
-            series.append(Series(score.label, [x for x, _ in points], [y for _, y in points]))
-    return [Panel("", options["axis"], options["label"], tuple(series))] if series else []
+            series.append(Series(score.label, [x for x, _ in points], [y.mean for _, y in points]))
+            seeds |= {y.n for _, y in points}
+    return [Panel(_seeds(seeds), options["axis"], options["label"], tuple(series))] if series else []
 
 
 def _curves(found: Material, options: Options) -> list[Panel]:
@@ -122,21 +125,30 @@ def _curves(found: Material, options: Options) -> list[Panel]:
     factor, axis = (100.0, f"{options['axis']}, %") if percent else (1.0, options["axis"])
     panels = []
     for row in found.recipe.rows:
-        series, quick = [], []
-        for column in found.recipe.columns:
-            x, y, scale = _mean_curve(found.points, f"{row.name}.{column.name}", options["metric"])
-            if x:
-                series.append(Series(_name(column), x, [factor * value for value in y]))
-                quick += [_name(column)] * (scale == "quick")
-        if series:
-            which = f": {', '.join(quick)}" if len(quick) < len(series) else ""
-            title = (row.label or row.name) + f" (quick{which})" * bool(quick)
-            panels.append(Panel(title, "round", axis, tuple(series)))
+        curves = {
+            _name(column): _mean_curve(found.points, f"{row.name}.{column.name}", options["metric"])
+            for column in found.recipe.columns
+        }
+        drawn = {name: curve for name, curve in curves.items() if curve.rounds}
+        if drawn:
+            quick = [name for name, curve in drawn.items() if curve.scale == "quick"]
+            which = f": {', '.join(quick)}" if len(quick) < len(drawn) else ""
+            about = _seeds({curve.seeds for curve in drawn.values()}) + f"; quick{which}" * bool(quick)
+            series = [Series(n, c.rounds, [factor * value for value in c.values]) for n, c in drawn.items()]
+            panels.append(Panel(f"{row.label or row.name} ({about})", "round", axis, tuple(series)))
     return panels
 
 
-def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> tuple[list[int], list[float], Scale]:
-    """Rounds that all seeds have come to, means over them, and whether these are full runs or quick ones."""
+class Curve(NamedTuple):
+    """Rounds that all seeds have come to and the means over them; of full runs, or else of quick ones."""
+
+    rounds: list[int]
+    values: list[float]
+    scale: Scale
+    seeds: int
+
+
+def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> Curve:
     mine = [point for point in points if point.cell == cell and point.metric == metric]
     scale: Scale = "full" if any(point.scale == "full" for point in mine) else "quick"
     by_round: dict[int, dict[int, float]] = {}
@@ -145,7 +157,14 @@ def _mean_curve(points: Sequence[Point], cell: str, metric: str) -> tuple[list[i
             by_round.setdefault(point.round, {})[point.seed] = point.value
     seeds = {seed for values in by_round.values() for seed in values}
     rounds = sorted(number for number, values in by_round.items() if values.keys() == seeds)
-    return rounds, [stats.summarise(list(by_round[number].values())).mean for number in rounds], scale
+    means = [stats.summarise(list(by_round[number].values())).mean for number in rounds]
+    return Curve(rounds, means, scale, len(seeds))
+
+
+def _seeds(counts: Collection[int]) -> str:
+    """How many seeds the means of a panel are over."""
+    least, most = min(counts), max(counts)
+    return f"{least} to {most} seeds" if least < most else f"{most} seed{'s' * (most != 1)}"
 
 
 def _proxies(found: Material, options: Options) -> list[Panel]:
@@ -156,14 +175,16 @@ def _proxies(found: Material, options: Options) -> list[Panel]:
             cell = f"{row.name}.{column.name}"
             for what in ("norm", "gradient", "distance"):
                 metrics = [metric for metric in found.recipe.curves if metric.startswith(what)]
-                made = [(metric, *_mean_curve(found.points, cell, metric)) for metric in metrics]
+                made = {metric: _mean_curve(found.points, cell, metric) for metric in metrics}
+                drawn = {metric: curve for metric, curve in made.items() if curve.rounds}
                 lines = [
-                    Series(metric.partition(".")[2].replace("_", " to "), x, y)
-                    for metric, x, y, _ in made
-                    if x
+                    Series(metric.partition(".")[2].replace("_", " to "), curve.rounds, curve.values)
+                    for metric, curve in drawn.items()
                 ]
                 if lines:
-                    panels.append(Panel(f"{row.label}, {_name(column)}: {what}", "epoch", what, tuple(lines)))
+                    seeds = _seeds({curve.seeds for curve in drawn.values()})
+                    title = f"{row.label}, {_name(column)}: {what} ({seeds})"
+                    panels.append(Panel(title, "epoch", what, tuple(lines)))
     return panels
 
 

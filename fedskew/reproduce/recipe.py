@@ -16,23 +16,44 @@ SCALES: tuple[Scale, ...] = ("full", "quick")
 BAND = 5.0  # points between a published share and ours that need no explanation
 Tier = Annotated[int, Field(ge=1, le=3)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
-PICTURES: dict[str, tuple[str, ...]] = {  # kinds of pictures, and the options that each cannot do without
-    "bars": ("score",),
-    "lines": ("score",),
-    "scores": ("axis", "label"),
-    "curves": ("metric", "axis"),
-    "proxies": (),
-    "bubbles": (),
-    "classes": ("model",),
-    "before-after": (),
-    "local-classes": (),
-    "bounds": (),
-    "map": (),
-    "components": (),
-    "plane": (),
-    "client-map": (),
-    "client-f1": (),
-    "two-clients": (),
+DETAILS = ("census", "clients", "components", "f1", "map")
+
+
+class Options(NamedTuple):
+    """Those that a picture or a study cannot do without, and others that it takes."""
+
+    needed: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+    def check(self, what: str, given: Settings) -> None:
+        """Raises ValueError where one lacks or is none of them."""
+        _known(f"option of {what}", given, (*self.needed, *self.more))
+        for name in self.needed:
+            if name not in given:
+                raise ValueError(f"{what} needs the option {name}")
+
+
+PICTURES = {
+    "bars": Options(("score",), ("rows",)),
+    "lines": Options(("score",), ("axis",)),
+    "scores": Options(("axis", "label")),
+    "curves": Options(("metric", "axis"), ("percent",)),
+    "proxies": Options(),
+    "bubbles": Options(),
+    "classes": Options(("model",)),
+    "before-after": Options(),
+    "local-classes": Options(),
+    "bounds": Options(),
+    "map": Options(),
+    "components": Options(),
+    "plane": Options(),
+    "client-map": Options(),
+    "client-f1": Options(),
+    "two-clients": Options(),
+}
+STUDIES = {
+    "classes": Options(("name", "observed"), ("targets",)),
+    "one-epoch": Options(("name", "recipe", "cell")),
 }
 _PRINTED = re.compile(r"(?P<mean>-?[\d.]+)(?:±(?P<std>[\d.]+))?(?P<doubt>\?)?")
 
@@ -43,14 +64,16 @@ class Published(NamedTuple):
     mean: float
     std: float | None = None
     doubtful: bool = False
+    digits: int = 0  # behind the point
 
 
 def _printed(value: object) -> object:
     found = _PRINTED.fullmatch(str(value))
     if found is None:
         raise ValueError(f"{value!r} is not written as 69.5, '69.51±1.45' or '83.7?'")
-    std = found["std"]
-    return Published(float(found["mean"]), None if std is None else float(std), found["doubt"] is not None)
+    mean, std = found["mean"], found["std"]
+    digits = len(mean.partition(".")[2])
+    return Published(float(mean), None if std is None else float(std), found["doubt"] is not None, digits)
 
 
 class _Closed(BaseModel):
@@ -174,9 +197,7 @@ class Picture(_Closed):
     @model_validator(mode="after")
     def _complete(self) -> Picture:
         _known("kind of picture", [self.kind], PICTURES)
-        lacking = [name for name in PICTURES[self.kind] if name not in self.options]
-        if lacking:
-            raise ValueError(f"a picture of kind {self.kind} needs the option {lacking[0]}")
+        PICTURES[self.kind].check(f"a picture of kind {self.kind}", self.options)
         return self
 
 
@@ -226,8 +247,11 @@ class Recipe(_Closed):
             _known(f"score of row {row.name}", row.published, self.scores)
             used = {name for printed in row.published.values() for name in printed}
             _known(f"column of row {row.name}", {*row.columns, *row.tiers, *used}, columns)
+            for column in self.columns if row.study else ():
+                _check_study(f"study of {row.name}.{column.name}", {**row.study, **column.study})
         for column in self.columns:
             _known(f"group of column {column.name}", column.on, self.groups)
+        _known("detail", self.details, DETAILS)
         _known("score to be shown", self.tables, self.scores)
         for claim in self.claims:
             self._check(claim, columns)
@@ -256,6 +280,13 @@ class Recipe(_Closed):
             held = (*one.less, one.against, one.above, one.below)
             if all(value is None for value in held):
                 raise ValueError(f"claim {claim.id}: {one.more} is compared with nothing")
+
+
+def _check_study(what: str, study: Settings) -> None:
+    if "name" not in study:
+        raise ValueError(f"the {what} needs a name; choices: {', '.join(STUDIES)}")
+    _known(f"name of the {what}", [study["name"]], STUDIES)
+    STUDIES[study["name"]].check(f"the {what}", study)
 
 
 def _known(what: str, names: Any, choices: Any) -> None:

@@ -6,7 +6,6 @@ import csv
 import fcntl
 import io
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ class Entry(NamedTuple):
     config: str  # digest of the settings
     code: str  # version of the package and hash of the method's sources
     seconds: float
-    values: dict[str, float]  # by "<metric>.<reducer>"
+    values: dict[str, float]  # by "<metric>.<reducer>": what was asked for then, nan where the run has none
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -75,7 +74,7 @@ def lines(path: Path, make: Callable[[dict[str, str]], T]) -> list[T]:
 def _entry(line: dict[str, str]) -> Entry:
     if line["scale"] not in get_args(Scale) or line["status"] not in ("done", "diverged"):
         raise ValueError(f"{line['scale']}, {line['status']}")
-    values = {key: float(text) if text else math.nan for key, text in line.items() if key not in _FIXED}
+    values = {key: float(text) for key, text in line.items() if key not in _FIXED and text}
     return Entry(
         *(line["cell"], cast(Scale, line["scale"]), int(line["seed"]), line["status"], int(line["rounds"])),
         *(line["config"], line["code"], float(line["seconds"]), values),
@@ -90,7 +89,7 @@ def write(recipe: Recipe, folder: Path, entries: Iterable[Entry]) -> None:
     sheet.writerow([*_FIXED, *columns])
     for entry in entries:
         fixed = [*entry[: len(_FIXED) - 1], f"{entry.seconds:.1f}"]
-        sheet.writerow([*fixed, *(_number(entry.values.get(key, math.nan)) for key in columns)])
+        sheet.writerow([*fixed, *(_number(entry.values.get(key)) for key in columns)])
     save(folder / f"{recipe.name}.csv", out.getvalue())
 
 
@@ -111,6 +110,13 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def writable(folder: Path) -> None:
+    """Raises DiskError unless results can be written there, before hours are spent on them."""
+    with alone(folder):
+        save(folder / ".try", "")
+        (folder / ".try").unlink()
+
+
 def save(path: Path, text: str) -> None:
     """Writes a file of results in one step."""
     if not write_text(path, text):
@@ -122,12 +128,19 @@ def save_json(path: Path, value: object) -> None:
     save(path, json.dumps(finite(value), separators=(",", ":")) + "\n")
 
 
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.6g}"
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def is_whole(recipe: Recipe, entry: Entry) -> bool:
+    """Whether it says all that the recipe asks for today; who diverged has nothing more to say."""
+    return entry.status == "diverged" or all(key in entry.values for key in keys(recipe))
 
 
 def joined(old: Sequence[Entry], new: Sequence[Entry], order: Sequence[tuple[str, str]]) -> list[Entry]:
-    """Old entries replaced by new ones of the same key, in order of (cell, digest); others are dropped."""
+    """Old entries replaced by new ones of the same key, in order of (cell, digest); those of other settings last."""
     place = {pair: number for number, pair in enumerate(order)}
-    both = {entry.key: entry for entry in [*old, *new] if (entry.cell, entry.config) in place}
-    return sorted(both.values(), key=lambda e: (place[e.cell, e.config], e.scale, e.seed))
+    both = {entry.key: entry for entry in [*old, *new]}
+    return sorted(
+        both.values(), key=lambda e: (place.get((e.cell, e.config), len(order)), e.cell, e.scale, e.seed)
+    )

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedskew import build, diagnostics
 from fedskew.config import Config
 from fedskew.data.dataset import Dataset
-from fedskew.errors import ConfigError, DivergedError, unknown
+from fedskew.errors import DivergedError
 from fedskew.experiment import Passed, Session
 from fedskew.parallel import News
 from fedskew.reproduce import aftermath, code, collect, results
@@ -28,13 +28,10 @@ SHOWN = 60  # examples of a class in a picture of features
 def conduct(cell: Cell, config: Config, place: Path, tell: Tell) -> None:
     """Makes the study of a cell and writes it down when it is complete."""
     known = {"classes": classes, "one-epoch": aftermath.one_epoch}
-    name = cell.study["name"]
-    if name not in known:
-        raise ConfigError(unknown("study", name, known))
     clock, records, details = time.monotonic(), [], Record()
     status, lost = "done", None
     try:
-        for finding in known[name](cell, config, place):
+        for finding in known[cell.study["name"]](cell, config, place):
             records.append(finding.record)
             details = finding.details
             if len(records) < config.train.rounds:

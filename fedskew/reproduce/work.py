@@ -17,7 +17,8 @@ from fedskew.experiment import Session
 from fedskew.parallel import News
 from fedskew.reproduce import code, collect, studies
 from fedskew.reproduce.cells import Cell, folder, start
-from fedskew.reproduce.results import Entry
+from fedskew.reproduce.recipe import Recipe
+from fedskew.reproduce.results import Entry, is_whole
 from fedskew.store import layout
 from fedskew.store.run import RunStore
 
@@ -42,9 +43,9 @@ def jobs(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Job]:
     return list({job.place: job for job in reversed(found)}.values())[::-1]
 
 
-def missing(jobs: Sequence[Job], kept: Sequence[Entry], fresh: bool = False) -> list[Job]:
-    """What neither a run nor a kept result has brought; with `fresh` also what other code has made."""
-    makers = {(*entry.key, entry.config): entry.code for entry in kept}
+def missing(recipe: Recipe, jobs: Sequence[Job], kept: Sequence[Entry], fresh: bool = False) -> list[Job]:
+    """What neither a run nor a kept result has brought in whole; with `fresh` also what other code has made."""
+    makers = {(*entry.key, entry.config): entry.code for entry in kept if is_whole(recipe, entry)}
 
     def is_due(job: Job) -> bool:
         maker = makers.get((job.cell.name, job.cell.scale, job.seed, job.cell.digest))
