@@ -13,7 +13,8 @@ from fedskew.errors import ConfigError
 from fedskew.reproduce import load, pictures, sights
 from fedskew.reproduce.cells import Cell, cells, sharing
 from fedskew.reproduce.judge import judge
-from fedskew.reproduce.recipe import PICTURES, Recipe
+from fedskew.reproduce.kinds import PICTURES
+from fedskew.reproduce.recipe import Recipe
 
 TARGETS = Path(__file__).parents[2] / "shared" / "spec" / "targets.md"
 RECIPES = sorted(load.names())

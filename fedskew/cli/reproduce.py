@@ -132,8 +132,8 @@ def reproduce(
             _report(one, room, wanted)
         if figures is not None:
             _draw(one, results, figures, pdf)
-    for error in failed:
-        raise error
+    if failed:
+        raise failed[0]
 
 
 def _work(
@@ -208,10 +208,7 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
         _table(recipe, entries, score)
     off = f"a ! an accuracy more than {BAND:g} points from the published one"
     none = f"Nothing of it is in {room.results} or {room.out}."
-    done = [entry for entry in entries if entry.status == "done"]
-    for wanted in recipe.scores.values():
-        if done and all(math.isnan(entry.values.get(wanted.key, math.nan)) for entry in done):
-            console.print(f"No run has measured {wanted.metric!r} ({wanted.label}).", markup=False)
+    _unmeasured(recipe, entries)
     console.print(f"A * marks fewer than three seeds, {off}." if entries else none)
     for ranking in contest.rankings(recipe, entries):
         console.print(contest.sentence(recipe, ranking), markup=False)
@@ -221,6 +218,13 @@ def _report(recipe: Recipe, room: Room, seeds: Sequence[int]) -> None:
         for contrast in one.tested:
             told = f"claimed {compare.claimed(contrast)}, found {compare.words(contrast)}"
             console.print(f"    {contrast.verdict}: {contrast.label}: {told}", markup=False)
+
+
+def _unmeasured(recipe: Recipe, entries: Sequence[Entry]) -> None:
+    done = [entry for entry in entries if entry.status == "done"]
+    for score in recipe.scores.values():
+        if done and all(math.isnan(entry.values.get(score.key, math.nan)) for entry in done):
+            console.print(f"No run has measured {score.metric!r} ({score.label}).", markup=False)
 
 
 def _table(recipe: Recipe, entries: Sequence[Entry], score: str) -> None:

@@ -143,11 +143,7 @@ def _provenance(recipe: Recipe, entries: Sequence[Entry]) -> Iterator[str]:
         sum(entry.scale == "quick" for entry in entries),
         sum(entry.seconds for entry in entries) / 3600,
     )
-    lacks = (
-        f"; the others: {recipe.lacks}"
-        if recipe.lacks and quick
-        else f"; {recipe.lacks}" * bool(recipe.lacks)
-    )
+    lacks = f"; {'the others ' * bool(quick)}{recipe.lacks}" * bool(recipe.lacks)
     by = (
         f"code {min(makers)}"
         if len(makers) == 1

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from fedskew.reproduce.kinds import DETAILS, PICTURES, check_study, known
 from fedskew.reproduce.reduce import named_round, reducer
 
 Settings = dict[str, Any]  # a part of a configuration, nested as in its file
@@ -16,45 +17,6 @@ SCALES: tuple[Scale, ...] = ("full", "quick")
 BAND = 5.0  # points between a published share and ours that need no explanation
 Tier = Annotated[int, Field(ge=1, le=3)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")]
-DETAILS = ("census", "clients", "components", "f1", "map")
-
-
-class Options(NamedTuple):
-    """Those that a picture or a study cannot do without, and others that it takes."""
-
-    needed: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
-
-    def check(self, what: str, given: Settings) -> None:
-        """Raises ValueError where one lacks or is none of them."""
-        _known(f"option of {what}", given, (*self.needed, *self.more))
-        for name in self.needed:
-            if name not in given:
-                raise ValueError(f"{what} needs the option {name}")
-
-
-PICTURES = {
-    "bars": Options(("score",), ("rows",)),
-    "lines": Options(("score",), ("axis",)),
-    "scores": Options(("axis", "label")),
-    "curves": Options(("metric", "axis"), ("percent",)),
-    "proxies": Options(),
-    "bubbles": Options(),
-    "classes": Options(("model",)),
-    "before-after": Options(),
-    "local-classes": Options(),
-    "bounds": Options(),
-    "map": Options(),
-    "components": Options(),
-    "plane": Options(),
-    "client-map": Options(),
-    "client-f1": Options(),
-    "two-clients": Options(),
-}
-STUDIES = {
-    "classes": Options(("name", "observed"), ("targets",)),
-    "one-epoch": Options(("name", "recipe", "cell")),
-}
 _PRINTED = re.compile(r"(?P<mean>-?[\d.]+)(?:±(?P<std>[\d.]+))?(?P<doubt>\?)?")
 
 
@@ -196,7 +158,7 @@ class Picture(_Closed):
 
     @model_validator(mode="after")
     def _complete(self) -> Picture:
-        _known("kind of picture", [self.kind], PICTURES)
+        known("kind of picture", [self.kind], PICTURES)
         PICTURES[self.kind].check(f"a picture of kind {self.kind}", self.options)
         return self
 
@@ -243,25 +205,25 @@ class Recipe(_Closed):
             if twice:
                 raise ValueError(f"{kind} {min(twice)} occurs twice")
         for row in self.rows:
-            _known(f"group of row {row.name}", [row.group] if row.group else [], self.groups)
-            _known(f"score of row {row.name}", row.published, self.scores)
+            known(f"group of row {row.name}", [row.group] if row.group else [], self.groups)
+            known(f"score of row {row.name}", row.published, self.scores)
             used = {name for printed in row.published.values() for name in printed}
-            _known(f"column of row {row.name}", {*row.columns, *row.tiers, *used}, columns)
+            known(f"column of row {row.name}", {*row.columns, *row.tiers, *used}, columns)
             for column in self.columns if row.study else ():
-                _check_study(f"study of {row.name}.{column.name}", {**row.study, **column.study})
+                check_study(f"study of {row.name}.{column.name}", {**row.study, **column.study})
         for column in self.columns:
-            _known(f"group of column {column.name}", column.on, self.groups)
-        _known("detail", self.details, DETAILS)
-        _known("score to be shown", self.tables, self.scores)
+            known(f"group of column {column.name}", column.on, self.groups)
+        known("detail", self.details, DETAILS)
+        known("score to be shown", self.tables, self.scores)
         for claim in self.claims:
             self._check(claim, columns)
         for contest in self.contests:
-            _known(f"score of contest {contest.title}", [contest.score], self.scores)
+            known(f"score of contest {contest.title}", [contest.score], self.scores)
             self._match(f"contest {contest.title}", contest.rows)
         for picture in self.pictures:
             for option, choices in (("score", self.scores), ("metric", self.curves)):
                 chosen = [picture.options[option]] if option in picture.options else []
-                _known(f"{option} of picture {picture.title}", chosen, choices)
+                known(f"{option} of picture {picture.title}", chosen, choices)
             self._match(f"picture {picture.title}", tuple(picture.options.get("rows", ())))
         return self
 
@@ -271,25 +233,12 @@ class Recipe(_Closed):
 
     def _check(self, claim: Claim, columns: list[str]) -> None:
         for one in claim.compare:
-            _known(f"column of claim {claim.id}", [*one.more, *one.less], columns)
+            known(f"column of claim {claim.id}", [*one.more, *one.less], columns)
             named = [one.score or claim.score, *([one.less_score] if one.less_score else [])]
-            _known(f"score of claim {claim.id}", named, self.scores)
+            known(f"score of claim {claim.id}", named, self.scores)
             self._match(f"claim {claim.id}", one.rows)
             if one.against and one.against not in [row.name for row in self.rows]:
                 raise ValueError(f"claim {claim.id}: there is no row {one.against}")
             held = (*one.less, one.against, one.above, one.below)
             if all(value is None for value in held):
                 raise ValueError(f"claim {claim.id}: {one.more} is compared with nothing")
-
-
-def _check_study(what: str, study: Settings) -> None:
-    if "name" not in study:
-        raise ValueError(f"the {what} needs a name; choices: {', '.join(STUDIES)}")
-    _known(f"name of the {what}", [study["name"]], STUDIES)
-    STUDIES[study["name"]].check(f"the {what}", study)
-
-
-def _known(what: str, names: Any, choices: Any) -> None:
-    wrong = [name for name in names if name not in choices]
-    if wrong:
-        raise ValueError(f"unknown {what}: {wrong[0]}; choices: {', '.join(choices) or 'none'}")
