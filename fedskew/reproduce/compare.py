@@ -106,11 +106,11 @@ def words(contrast: Contrast) -> str:
         lost = [str(s) for s, d in zip(contrast.seeds, contrast.differences, strict=True) if math.isnan(d)]
         return f"diverged with seed {', '.join(lost)}{' (quick)' * (contrast.scale == 'quick')}"
     found, bound = contrast.found, contrast.bound
-    sign, digits = "" if bound else "+", contrast.digits
+    form = f"{'' if bound else '+'}.{contrast.digits}f"  # -0.0 is a little below zero
     mean, *ends = (bound.value(x) if bound else x for x in (found.mean, found.low, found.high))
-    text = f"{mean:{sign}z.{digits}f}"
+    text = f"{mean:{form}}"
     if math.isfinite(found.low):
-        text += f" [{min(ends):{sign}.{digits}f}, {max(ends):{sign}.{digits}f}]"
+        text += f" [{min(ends):{form}}, {max(ends):{form}}]"
     signs = "".join("+" if sign > 0 else "-" if sign < 0 else "0" for sign in found.signs)
     return f"{text} by seed {signs}{' (quick)' * (contrast.scale == 'quick')}"
 
