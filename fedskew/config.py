@@ -237,7 +237,13 @@ def _of_scheme(split: dict[str, Any], scheme: str) -> dict[str, Any]:
 
 def _anchored(config: Config, folder: Path) -> Config:
     """A file of one's own is looked for beside the configuration first; a run keeps where it was found."""
-    for key, own in (("data.path", config.data.options.get("path")), ("split.file", config.split.file)):
+    options = config.data.options
+    for key, own in (
+        ("data.path", options.get("path")),
+        ("data.clients", options.get("clients")),
+        ("data.dir", config.data.dir),
+        ("split.file", config.split.file),
+    ):
         if not isinstance(own, str) or Path(own).expanduser().is_absolute():
             continue
         found = next((place for place in (folder / own, Path(own)) if place.exists()), None)

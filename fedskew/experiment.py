@@ -89,10 +89,17 @@ class Experiment:
             raise ConfigError(
                 "Experiment.model_options: a network of one's own takes none; set them in its function."
             )
+        if (self.data_options or self.data_dir) and not isinstance(self.data, str):
+            raise ConfigError(
+                "Experiment.data_options and data_dir are for a dataset's name, not for arrays."
+            )
         method = self._method
         for name, value, kind, such in (
             ("method", method, Method, "the name of a preset"),
             ("engine", self.engine, Choice, "Choice('serial')"),
+            ("training", self.training, Training, "Training(epochs=5, batch=32)"),
+            ("solver", self.solver, SGD, "SGD(lr=0.05)"),
+            ("timetable", self.timetable, Timetable, "Timetable(every=1)"),
         ):
             if not isinstance(value, kind):
                 raise ConfigError(f"Experiment.{name} = {value!r}: should be a {kind.__name__}, e.g. {such}.")
@@ -118,14 +125,20 @@ class Experiment:
 
     def partition(self, data: Dataset, seed: int) -> Partition:
         """Who owns what under this seed."""
-        if isinstance(self.split, Partition):
-            return self.split
-        if isinstance(self.split, Path):
-            return artefact.load(self.split, data.y.numpy()).partition
-        scheme = self.split or (Labels(per_client=2, clients=20) if data.owners is None else Natural())
         own = seed if self.split_seed is None else self.split_seed
+        if isinstance(self.split, Partition):
+            made = self.split
+        elif isinstance(self.split, Path):
+            made = artefact.load(self.split, data.y.numpy()).partition
+        else:
+            made = self._dealt(data, own)
+        return made if made.novel else hold_out(made, self.novel, own)
+
+    def _dealt(self, data: Dataset, seed: int) -> Partition:
+        assert not isinstance(self.split, Partition | Path)
+        scheme = self.split or (Labels(per_client=2, clients=20) if data.owners is None else Natural())
         owners = None if data.owners is None else np.asarray(data.owners)
-        return hold_out(split(scheme, data.y.numpy(), data.train, data.test, own, owners), self.novel, own)
+        return split(scheme, data.y.numpy(), data.train, data.test, seed, owners)
 
     def federation(self, data: Dataset, seed: int) -> Federation:
         """The data side of a run."""
@@ -164,18 +177,20 @@ class Experiment:
 
     def choice(self, seed: int, data: Dataset) -> Choice:
         """The engine that suits this setting."""
-        feed = self._feed(seed, data)
+        return self._resolved(self._feed(seed, data))
+
+    def _resolved(self, feed: Feed) -> Choice:
+        asked = len(feed.federation.participants(feed.algorithm.seed, 0, self.participation))
+        if self.gate and self.gate.minimum > asked:
+            raise ConfigError(
+                f"gate.minimum = {self.gate.minimum}: a round asks no more than {asked} clients."
+            )
         return resolve(self.engine, feed.algorithm, feed)
 
     def session(self, seed: int, data: Dataset | None = None) -> Session:
         """Everything one seed needs, built and ready."""
         feed = self._feed(seed, data or self.dataset())
-        asked = len(feed.federation.participants(seed, 0, self.participation))
-        if self.gate and self.gate.minimum > asked:
-            raise ConfigError(
-                f"gate.minimum = {self.gate.minimum}: a round asks no more than {asked} clients."
-            )
-        chosen = resolve(self.engine, feed.algorithm, feed)
+        chosen = self._resolved(feed)
         made = engine(chosen, feed.algorithm, feed, self.gate)
         guarded = Private(made, feed.algorithm, self.privacy) if self.privacy else made
         return Session(replace(self, engine=chosen), feed, guarded)

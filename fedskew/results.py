@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew import stats
+from fedskew.errors import ConfigError
 from fedskew.stats import Mean
 
 HEADLINES = {
@@ -79,6 +80,13 @@ class Results:
     runs: tuple[Result, ...]
 
     def __add__(self, other: Results) -> Results:
+        mine = {(run.method, run.seed) for run in self.runs}
+        for run in other.runs:
+            if (run.method, run.seed) in mine:
+                raise ConfigError(
+                    f"both hold {run.method!r} with seed {run.seed}, so one would count twice. Give experiments "
+                    "that differ names of their own: Experiment(name=...) or using(method, name=...)."
+                )
         return Results(self.runs + other.runs)
 
     def methods(self) -> list[str]:

@@ -181,7 +181,7 @@ def find(places: list[Path]) -> list[Path]:
         if not here:
             layout.check_run(place)
         found += here
-    return found
+    return list(dict.fromkeys(found))
 
 
 def ensure(config: Config, seed: int, out: Path) -> Path:

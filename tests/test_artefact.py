@@ -197,3 +197,9 @@ def test_the_bytes_are_on_disk_before_the_name_is(path: Path, monkeypatch: pytes
 def test_a_place_that_cannot_be_written_is_named(path: Path) -> None:
     with pytest.raises(DiskError, match=r"partition\.json/p: cannot be written"):
         artefact.save(path / "p", made(), SCHEME, 0, LABELS)
+
+
+def test_others_may_read_what_is_shared(path: Path) -> None:
+    plain = path.with_name("plain")
+    plain.write_text("")
+    assert path.stat().st_mode == plain.stat().st_mode

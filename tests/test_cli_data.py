@@ -326,3 +326,11 @@ def test_over_without_values_is_refused(over: str, here: Path) -> None:
     assert done.code == 2
     assert "--over split.beta=0.1,0.5" in done.err
     assert not Path("runs").exists()
+
+
+def test_names_of_classes_stand_as_they_are(here: Path) -> None:
+    names = ["[blue]", "[/x]"]
+    Path("p.csv").write_text("a,what\n" + "".join(f"{i},{names[i % 2]}\n" for i in range(20)))
+    Path("own.toml").write_text('[data]\nname = "csv"\npath = "p.csv"\nlabel = "what"\n')
+    said = works("data", "check", "own.toml")
+    assert all(name in said for name in names)

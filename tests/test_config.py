@@ -98,6 +98,13 @@ def test_own_files_are_looked_for_beside_the_configuration(tmp_path: Path) -> No
     assert load(folder / "c.toml").split.file == str(folder / "split.json")
     (folder / "split.json").unlink()
     assert load(folder / "c.toml").split.file == "split.json", "it may be where the run is begun"
+    (folder / "owners.csv").write_text("", encoding="utf-8")
+    (folder / "c.toml").write_text(
+        '[data]\nname = "image-folder"\ndir = "."\npath = "pictures"\nclients = "owners.csv"\n',
+        encoding="utf-8",
+    )
+    found = load(folder / "c.toml").data
+    assert (found.dir, found.options["clients"]) == (str(folder), str(folder / "owners.csv"))
 
 
 def test_the_page_is_in_step_with_the_schema() -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -117,6 +118,14 @@ def test_whole(server: ThreadingHTTPServer, tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "file").read_bytes() == CONTENT
     assert shown[-1] == (len(CONTENT), len(CONTENT))
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["file"]
+
+
+def test_two_that_want_it_get_it_and_one_fetches(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as both:
+        told = list(both.map(lambda _: get(server, "cut", tmp_path / "file"), range(2)))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert sorted(map(bool, told)) == [False, True]
+    assert server.asked == [None, "bytes=100000-", "bytes=200000-"]  # type: ignore[attr-defined]
 
 
 def test_a_cut_download_goes_on_where_it_stopped(server: ThreadingHTTPServer, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_another_datasets_file_of_the_same_name_is_passed_over(
     [
         ("linux", {"XDG_CACHE_HOME": "/somewhere"}, "/somewhere/fedskew"),
         ("linux", {}, "~/.cache/fedskew"),
+        ("linux", {"XDG_CACHE_HOME": ""}, "~/.cache/fedskew"),
         ("darwin", {}, "~/Library/Caches/fedskew"),
         ("win32", {"LOCALAPPDATA": "/local"}, "/local/fedskew/Cache"),
     ],

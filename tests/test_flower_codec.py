@@ -216,6 +216,21 @@ def hashes(kept: dict[int, State]) -> dict[int, str]:
     return {client: hashlib.sha256(codec.encode(state)).hexdigest() for client, state in kept.items()}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "holds"),
+    [
+        ({"engine.device": "cuda"}, "deployed clients train on processors"),
+        ({"gate.minimum": 5}, "a round asks no more than 4 clients"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_at_once(
+    wrong: dict[str, object], holds: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=holds):
+        serve.begin(config("fedavg", **wrong), tmp_path / "run", load)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("method", [name.replace("_", "-") for name in PRESETS])
 def test_every_preset_equals_the_simulator(method: str, tmp_path: Path) -> None:
     settings = config(method)

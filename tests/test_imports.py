@@ -13,7 +13,7 @@ import fedskew
 ROOT = Path(fedskew.__file__).parent
 LEVELS = (
     ("errors", "cores"),
-    ("ranges", "keys", "tree", "augment"),
+    ("ranges", "keys", "tree", "augment", "files"),
     ("values", "losses", "metrics", "data", "store"),
     ("kernels",),
     ("step",),

@@ -327,6 +327,11 @@ def test_own_raw_numbers_are_scaled_as_in_training(hospital: Path, tmp_path: Pat
 def test_columns_are_found_by_name(hospital: Path, tmp_path: Path) -> None:
     taken = take(hospital)
     right = inputs(table(tmp_path / "a.csv", ["age", "pulse", "weight"], [[1, 2, 3]]), taken)
+    stamps = inputs(
+        table(tmp_path / "s.csv", ["age", "pulse", "weight"], [[1700000000 + k, 2, 3] for k in (0, 60)]),
+        taken,
+    )
+    assert len(stamps) == 2, "what could not be trained on can be asked about"
     other = inputs(table(tmp_path / "b.csv", ["weight", "x", "age", "pulse"], [[3, 9, 1, 2]]), taken)
     assert torch.equal(right, other)
     with pytest.raises(DataError, match="lacks the column 'pulse'"):

@@ -19,7 +19,9 @@ console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", right: int = 1) -> None:
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str = "", right: int = 1
+) -> None:
     """Prints a table; columns from the `right`-th on are numbers."""
     shown = grid(columns, rows, title, right)
     if console.is_terminal:
@@ -28,13 +30,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = ""
         Console(width=200, highlight=False).print(shown)
 
 
-def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", right: int = 1) -> Table:
-    """A table that is not printed yet."""
-    made = Table(title=title or None, box=SIMPLE, title_justify="left", pad_edge=False)
+def grid(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str = "", right: int = 1
+) -> Table:
+    """A table that is not printed yet; texts stand as they are, whatever signs are in them."""
+    above = Text(title, style="table.title") if title else None
+    made = Table(title=above, box=SIMPLE, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
         made.add_column(column, justify="right" if index >= right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return made
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fedskew.cli.screen import Progress, console, errors, grid, table
 from fedskew.errors import DivergedError, FedskewError
@@ -154,16 +155,15 @@ def _results(places: Sequence[Path], as_json: bool) -> None:
             console.print(caution, markup=False)
 
 
-def _cells(results: Results) -> tuple[list[str], list[list[str]]]:
+def _cells(results: Results) -> tuple[list[str], list[list[str | Text]]]:
     from fedskew.results import HEADLINES
 
     best = {metric: results.best(metric) for metric in HEADLINES}
-    cells = [
+    cells: list[list[str | Text]] = [
         [row.method, *(_cell(row, metric, best[metric]) for metric in HEADLINES)] for row in results.summary()
     ]
     return ["method", *HEADLINES.values()], cells
 
 
-def _cell(row: Row, metric: str, best: str | None) -> str:
-    text = row.text(metric)
-    return f"[bold]{text}[/bold]" if best == row.method else text
+def _cell(row: Row, metric: str, best: str | None) -> Text:
+    return Text(row.text(metric), style="bold" if best == row.method else "")

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedskew import __version__
-from fedskew.data.atomic import write_with
 from fedskew.data.partition import Partition, Scheme
 from fedskew.data.partition.dealing import Indices
-from fedskew.errors import DataError, DiskError
+from fedskew.errors import DataError
+from fedskew.files import written
 
 Setting = bool | int | float | str | None
 
@@ -38,10 +38,7 @@ def save(path: Path, partition: Partition, scheme: Scheme, seed: int, labels: In
         raw, digest = pack(partition, type(scheme).__name__.lower(), vars(scheme), seed, labels)
     except ValueError as error:
         raise DataError(f"{path}: not written, because {error}") from error
-    if not write_with(path, lambda place: _write(place, raw)):
-        raise DiskError(
-            f"{path}: cannot be written; see that its folder is yours to write and the disk not full"
-        )
+    written(path, lambda place: _write(place, raw))
     return digest
 
 

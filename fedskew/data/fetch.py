@@ -1,11 +1,14 @@
 """Downloads: resumed after a cut, checked before they count, never from anywhere but http and https."""
 
+import fcntl
 import http.client
+import os
 import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,16 +43,30 @@ def fetch(
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for _ in range(2 if part.exists() else 1):  # an old part may be of an older file: then begin anew
-            _complete(url, part, progress, patience)
-            if right(part):
-                return part.replace(target)
-            part.unlink()
+        with _alone(target.parent):
+            if target.exists() and right(target):  # another process has fetched it meanwhile
+                return target
+            for _ in range(2 if part.exists() else 1):  # an old part may be of an older file: then begin anew
+                _complete(url, part, progress, patience)
+                if right(part):
+                    return part.replace(target)
+                part.unlink()
     except OSError as error:
         raise DataError(
             f"{target}: cannot be written ({error}). Free some space or move the cache."
         ) from error
     raise DataError(f"{url}: what arrived has not the published hash and was not kept. Try later.")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process downloads into the folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _complete(url: str, part: Path, progress: Callable[[str, int, int], None], patience: Patience) -> None:

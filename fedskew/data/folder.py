@@ -20,7 +20,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 def user_cache() -> Path:
     """The user's cache folder on this system, where downloads and prepared data live."""
-    if "XDG_CACHE_HOME" in os.environ:
+    if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"]) / "fedskew"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "fedskew" / "Cache"

@@ -167,7 +167,7 @@ def pool(options: CSV | Parquet, table: Table, path: Path) -> Dataset:
     if len(kinds) < 2:
         raise DataError(f"{path}: column {options.label!r} has one class only; at least two are needed.")
     return from_arrays(
-        np.stack([numbers(table, name, path) for name in inputs], axis=1),
+        np.stack([_told_apart(numbers(table, name, path), name, path) for name in inputs], axis=1),
         columns[options.label],
         client=None if options.client is None else columns[options.client],
         test=None if options.test is None else flags(columns[options.test], options.test, path),
@@ -184,17 +184,22 @@ def numbers(table: Table, name: str, path: Path) -> NDArray[np.float64]:
         values = column.astype(np.float64)
     except (ValueError, TypeError):  # which do not say in which row
         values = np.array([_number(cell) for cell in column.tolist()])
-    largest = np.abs(values).max()
     bad = np.flatnonzero(~(np.abs(values) <= np.finfo(np.float32).max))
-    if not len(bad) and 0 < values.std() < 100 * np.spacing(np.float32(largest)):
-        raise DataError(
-            f"{path}: the values of column {name!r} lie too close together for single precision, near "
-            f"{largest:g}. Subtract a constant from them, or train without the column: drop = [{name!r}]."
-        )
     if len(bad):
         raise DataError(
             f"{path}: row {table.places[bad[0]]} has {str(column[bad[0]])!r} in column {name!r}, which is no finite "
             f"number ({len(bad)} of {len(column)} rows). Mend it, or train without the column: drop = [{name!r}]."
+        )
+    return values
+
+
+def _told_apart(values: NDArray[np.float64], name: str, path: Path) -> NDArray[np.float64]:
+    """The values, unless single precision has one number for all of them."""
+    largest = np.abs(values).max()
+    if 0 < values.std() < 100 * np.spacing(np.float32(largest)):
+        raise DataError(
+            f"{path}: the values of column {name!r} lie too close together for single precision, near "
+            f"{largest:g}. Subtract a constant from them, or train without the column: drop = [{name!r}]."
         )
     return values
 

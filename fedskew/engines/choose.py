@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from fedskew.algorithm import Algorithm
 from fedskew.cores import cores
+from fedskew.engines import vectorised
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.engines.pool import Pool
@@ -72,6 +73,8 @@ def resolve(choice: Choice, algorithm: Algorithm, feed: Feed) -> Choice:
     """The choice with every `auto` replaced by what is fastest here."""
     if choice.name == "ray":
         _ray()  # refused before anything is written
+    if choice.name == "vectorised":
+        vectorised.check(algorithm)
     if choice.name == "vectorised" or choice.device != "cpu":
         choice = replace(choice, backend="autograd")
     if "auto" not in (choice.name, choice.backend):

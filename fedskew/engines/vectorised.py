@@ -20,6 +20,15 @@ from fedskew.tree import State
 from fedskew.values import Client, Cohort, Plan, Reply
 
 
+def check(algorithm: Algorithm) -> None:
+    """Raises ConfigError for a network that cannot run in padded blocks."""
+    if not algorithm.model.blocks:
+        raise ConfigError(
+            "engine = 'vectorised' cannot run a network with batch-norm or dropout: a padded batch has no "
+            "true statistics, and every client draws for itself. Use engine = 'serial' or 'pool'."
+        )
+
+
 class Vectorised:
     """Clients sorted by number of steps, `block` of them at a time."""
 
@@ -31,11 +40,7 @@ class Vectorised:
         block: int = 10,
         gate: Gate | None = None,
     ) -> None:
-        if not algorithm.model.blocks:
-            raise ConfigError(
-                "engine = 'vectorised' cannot run a network with batch-norm or dropout: a padded batch has no "
-                "true statistics, and every client draws for itself. Use engine = 'serial' or 'pool'."
-            )
+        check(algorithm)
         self.algorithm, self.block, self.gate = algorithm, block, gate
         self.feed = Feed.of(algorithm, federation, training)
         self.kept: MutableMapping[int, State] = {}

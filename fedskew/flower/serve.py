@@ -15,6 +15,7 @@ import torch
 from fedskew import build, failures, runs
 from fedskew.config import Config
 from fedskew.config import load as load_config
+from fedskew.data.federation import Federation
 from fedskew.engines.engine import Engine
 from fedskew.engines.feed import Feed
 from fedskew.engines.private import Private
@@ -47,11 +48,28 @@ def server(config: Path, load: Load) -> Callable[[Post, Settings], None]:
 
 
 def begin(config: Config, place: Path, load: Load) -> None:
-    """Makes the run's directory."""
+    """Makes the run's directory, and nothing if it cannot run."""
+    federation = load(config, None)
+    _check(config, federation)
     identity = json.dumps({"run": uuid.uuid4().hex}).encode() + b"\n"
-    files = {runs.CENSUS: runs.census(load(config, None)), IDENTITY: identity}
+    files = {runs.CENSUS: runs.census(federation), IDENTITY: identity}
     resolved = config.changed({"seeds": [config.seeds[0]], "engine.name": "serial"})
     RunStore.create(place, resolved.toml(), environment.describe(), files).close()
+
+
+def _check(config: Config, federation: Federation) -> None:
+    if config.engine.device != "cpu":
+        raise ConfigError(
+            f"engine.device = '{config.engine.device}': deployed clients train on processors. Leave it out."
+        )
+    asked = len(federation.participants(config.seeds[0], 0, _participation(config)))
+    if config.gate.enabled is not False and config.gate.minimum > asked:
+        raise ConfigError(f"gate.minimum = {config.gate.minimum}: a round asks no more than {asked} clients.")
+
+
+def _participation(config: Config) -> float:
+    """Of all that are asked, those to spare included."""
+    return min(1.0, config.train.participation * (1 + config.flower.over_selection))
 
 
 def serve(config: Config, place: Path, load: Load, post: Post, resume: bool) -> Result:
@@ -89,14 +107,12 @@ def session(config: Config, place: Path, load: Load, post: Post) -> Session:
     gate = (
         None if config.gate.enabled is False else Gate.of(algorithm, feed.x.shape[1:], build.limits(config))
     )
-    spare = config.flower.over_selection
     waits = Waits(config.flower.timeout, config.flower.resend)
     needed = len(federation.participants(config.seeds[0], 0, experiment.participation))
     engine: Engine = Remote(feed, post, run, waits, gate, needed)
     if experiment.privacy and experiment.privacy.kind == "central":  # else clients have added their noise
         engine = Private(engine, algorithm, experiment.privacy)
-    asked = replace(experiment, participation=min(1.0, experiment.participation * (1 + spare)))
-    return Session(asked, feed, engine)
+    return Session(replace(experiment, participation=_participation(config)), feed, engine)
 
 
 def _tell(place: Path, done: int, rounds: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from fedskew.data.folder import user_cache
 from fedskew.kernels.backend import Backend
 
 _SOURCE = Path(__file__).with_name("native.cpp")
@@ -101,8 +102,7 @@ def _key(compiler: str, flags: tuple[str, ...]) -> str:
 
 
 def _folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = (Path(base) if base else Path.home() / ".cache") / "fedskew"
+    folder = user_cache()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return folder if os.access(folder, os.W_OK) else _private()
