@@ -51,13 +51,14 @@ participation = 1.0
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("use")
+    made = tmp_path_factory.mktemp("use")
+    (made / "c.toml").write_text(DIGITS, encoding="utf-8")
+    return made
 
 
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> dict[str, Path]:
     """One small run of every kind of method, by name."""
-    (folder / "c.toml").write_text(DIGITS, encoding="utf-8")
     base = load(folder / "c.toml")
     changes: dict[str, dict[str, object]] = {
         "fedavg": {},
