@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedskew.files import write_text
 from fedskew.reproduce import results
 from fedskew.reproduce.recipe import Recipe
 from fedskew.reproduce.reduce import named_round
@@ -79,4 +80,4 @@ def update(recipe: Recipe, folder: Path, new: Iterable[Point], valid: set[tuple[
     sheet.writerow(_HEAD)
     for point in sorted(kept):
         sheet.writerow([*point[:-1], f"{point.value:.5g}"])
-    results.save(folder / f"{recipe.name}.curves.csv", out.getvalue())
+    write_text(folder / f"{recipe.name}.curves.csv", out.getvalue())

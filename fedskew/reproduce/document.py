@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import get_args
 
+from fedskew.files import write_text
 from fedskew.reproduce import compare, contest, findings, keep, load, results
 from fedskew.reproduce.cells import cells
 from fedskew.reproduce.judge import Judgement, Verdict, judge
@@ -172,7 +173,7 @@ def _judgement(one: Judgement) -> Iterator[str]:
 
 def write(folder: Path, page: Path) -> None:
     """Writes the page."""
-    results.save(page, render(folder))
+    write_text(page, render(folder))
 
 
 if __name__ == "__main__":

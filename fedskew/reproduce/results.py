@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast, get_args
 
-from fedskew.data.atomic import write_text
 from fedskew.errors import DataError, DiskError
+from fedskew.files import write_text
 from fedskew.reproduce.recipe import Recipe, Scale
 from fedskew.reproduce.reduce import ALWAYS
 from fedskew.store.journal import finite
@@ -90,7 +90,7 @@ def write(recipe: Recipe, folder: Path, entries: Iterable[Entry]) -> None:
     for entry in entries:
         fixed = [*entry[: len(_FIXED) - 1], f"{entry.seconds:.1f}"]
         sheet.writerow([*fixed, *(_number(entry.values.get(key)) for key in columns)])
-    save(folder / f"{recipe.name}.csv", out.getvalue())
+    write_text(folder / f"{recipe.name}.csv", out.getvalue())
 
 
 @contextmanager
@@ -113,19 +113,13 @@ def alone(folder: Path) -> Iterator[None]:
 def writable(folder: Path) -> None:
     """Raises DiskError unless results can be written there, before hours are spent on them."""
     with alone(folder):
-        save(folder / ".try", "")
+        write_text(folder / ".try", "")
         (folder / ".try").unlink()
-
-
-def save(path: Path, text: str) -> None:
-    """Writes a file of results in one step."""
-    if not write_text(path, text):
-        raise DiskError(f"{path}: cannot be written. Choose another folder with --results.")
 
 
 def save_json(path: Path, value: object) -> None:
     """Writes a value in one step, with null for what is no number."""
-    save(path, json.dumps(finite(value), separators=(",", ":")) + "\n")
+    write_text(path, json.dumps(finite(value), separators=(",", ":")) + "\n")
 
 
 def _number(value: float | None) -> str:
