@@ -49,7 +49,7 @@ def render(folder: Path) -> str:
     """The page."""
     found = _found(folder)
     judged = _judged(found)
-    short = "\n\n".join(fill(text, WIDTH) for text in findings.paragraphs(found))
+    short = "\n\n".join(fill(text, WIDTH, break_on_hyphens=False) for text in findings.paragraphs(found))
     parts = [_HEAD, "## In short\n", short, "", *_by_paper(judged), "", "## Claims\n", *_claims(judged), ""]
     for name, entries in found.items():
         parts += _recipe(load.load(name), entries, [one for recipe, one in judged if recipe.name == name])
@@ -59,7 +59,9 @@ def render(folder: Path) -> str:
 def summary(folder: Path) -> str:
     """What came out, paper by paper in a few sentences."""
     texts = findings.paragraphs(_found(folder))
-    return "\n".join(fill(f"- {text}", WIDTH, subsequent_indent="  ") for text in texts)
+    return "\n".join(
+        fill(f"- {text}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in texts
+    )
 
 
 def _by_paper(judged: Sequence[tuple[Recipe, Judgement]]) -> Iterator[str]:
