@@ -131,14 +131,10 @@ class Experiment:
         elif isinstance(self.split, Path):
             made = artefact.load(self.split, data.y.numpy()).partition
         else:
-            made = self._dealt(data, own)
+            scheme = self.split or (Labels(per_client=2, clients=20) if data.owners is None else Natural())
+            owners = None if data.owners is None else np.asarray(data.owners)
+            made = split(scheme, data.y.numpy(), data.train, data.test, own, owners)
         return made if made.novel else hold_out(made, self.novel, own)
-
-    def _dealt(self, data: Dataset, seed: int) -> Partition:
-        assert not isinstance(self.split, Partition | Path)
-        scheme = self.split or (Labels(per_client=2, clients=20) if data.owners is None else Natural())
-        owners = None if data.owners is None else np.asarray(data.owners)
-        return split(scheme, data.y.numpy(), data.train, data.test, seed, owners)
 
     def federation(self, data: Dataset, seed: int) -> Federation:
         """The data side of a run."""
